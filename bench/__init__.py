@@ -1,0 +1,1 @@
+"""Every benchmark of FirnDB beside its peers: ``python -m bench [NAME …]``."""

@@ -1,0 +1,272 @@
+//! Changing the catalog: a transaction's private copy, and the replay of its changes at commit.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::entry::{EnumEntry, Relation, SchemaEntry};
+use super::state::{CatalogState, fold};
+use super::{MAIN_SCHEMA, TEMPORARY_SCHEMA};
+use crate::error::{Error, Result, SqlState};
+
+/// A database's newest catalog.
+#[derive(Debug, Default)]
+pub struct Catalog {
+    newest: Mutex<CatalogState>,
+}
+
+impl Catalog {
+    /// Begins a transaction: runs `begin` and reads the catalog as one step with respect to `commit`, so that a storage
+    /// snapshot and the catalog beside it belong together.
+    pub fn begin<T>(
+        &self,
+        temporary: &Arc<SchemaEntry>,
+        begin: impl FnOnce() -> T,
+    ) -> (T, CatalogChanges) {
+        let newest = self.newest.lock();
+        let begun = begin();
+        let state = CatalogState {
+            schemas: Arc::clone(&newest.schemas),
+            temporary: Arc::clone(temporary),
+        };
+        drop(newest);
+        (begun, CatalogChanges::new(Arc::new(state)))
+    }
+
+    /// Publishes a transaction's changes if `commit` succeeds; 40001 when another transaction changed the same objects.
+    /// Returns the session's temporary schema as the transaction leaves it.
+    pub fn commit(
+        &self,
+        changes: &CatalogChanges,
+        commit: impl FnOnce() -> Result<()>,
+    ) -> Result<Arc<SchemaEntry>> {
+        if changes.touched.is_empty() {
+            commit()?;
+            return Ok(Arc::clone(&changes.state.temporary));
+        }
+        let mut newest = self.newest.lock();
+        let merged = changes.replay(&newest)?;
+        commit()?;
+        *newest = merged;
+        Ok(Arc::clone(&changes.state.temporary))
+    }
+}
+
+/// What a change concerns; names are folded.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Object {
+    Schema(String),
+    Relation(String, String),
+    Enum(String, String),
+}
+
+/// A transaction's view of the catalog and what it changed there.
+#[derive(Debug, Clone)]
+pub struct CatalogChanges {
+    base: Arc<CatalogState>,
+    state: Arc<CatalogState>,
+    touched: BTreeSet<Object>,
+}
+
+/// A place to return to.
+#[derive(Debug, Clone)]
+pub struct CatalogMark {
+    state: Arc<CatalogState>,
+    touched: BTreeSet<Object>,
+}
+
+impl CatalogChanges {
+    fn new(base: Arc<CatalogState>) -> Self {
+        CatalogChanges {
+            state: Arc::clone(&base),
+            base,
+            touched: BTreeSet::new(),
+        }
+    }
+
+    /// The catalog as the transaction sees it.
+    pub fn state(&self) -> &Arc<CatalogState> {
+        &self.state
+    }
+
+    /// Whether anything was changed.
+    pub fn is_empty(&self) -> bool {
+        self.touched.is_empty() && Arc::ptr_eq(&self.base.temporary, &self.state.temporary)
+    }
+
+    /// A place to return to.
+    pub fn mark(&self) -> CatalogMark {
+        CatalogMark {
+            state: Arc::clone(&self.state),
+            touched: self.touched.clone(),
+        }
+    }
+
+    /// Returns to a place.
+    pub fn rollback_to(&mut self, mark: &CatalogMark) {
+        self.state = Arc::clone(&mark.state);
+        self.touched.clone_from(&mark.touched);
+    }
+
+    /// Adds a relation or replaces the one of exactly its name.
+    pub fn put(&mut self, relation: Relation) {
+        let (schema, name) = (relation.schema().to_owned(), relation.name().to_owned());
+        self.edit(&schema, |entry| entry.put_relation(relation));
+        self.touch(&schema, Object::Relation(fold(&schema), fold(&name)));
+    }
+
+    /// Takes away the relation of exactly this name.
+    pub fn remove(&mut self, schema: &str, name: &str) {
+        self.edit(schema, |entry| entry.take_relation(name));
+        self.touch(schema, Object::Relation(fold(schema), fold(name)));
+    }
+
+    /// Adds an enum type.
+    pub fn put_enum(&mut self, schema: &str, entry: EnumEntry) {
+        let key = fold(&entry.name);
+        self.edit(schema, |schema| {
+            schema.enums.insert(key.clone(), Arc::new(entry));
+        });
+        self.touch(schema, Object::Enum(fold(schema), key));
+    }
+
+    /// Takes an enum type away.
+    pub fn remove_enum(&mut self, schema: &str, name: &str) {
+        let key = fold(name);
+        self.edit(schema, |schema| {
+            schema.enums.remove(&key);
+        });
+        self.touch(schema, Object::Enum(fold(schema), key));
+    }
+
+    /// Adds a schema.
+    pub fn create_schema(&mut self, name: &str) {
+        let key = fold(name);
+        let state = Arc::make_mut(&mut self.state);
+        Arc::make_mut(&mut state.schemas).insert(key.clone(), Arc::new(SchemaEntry::new(name)));
+        self.touched.insert(Object::Schema(key));
+    }
+
+    /// Takes a schema away with all that is in it.
+    pub fn drop_schema(&mut self, name: &str) {
+        let key = fold(name);
+        let state = Arc::make_mut(&mut self.state);
+        Arc::make_mut(&mut state.schemas).remove(&key);
+        self.touched.insert(Object::Schema(key));
+    }
+
+    /// Remembers a change to be replayed; temporary objects are the session's own and need no replay.
+    fn touch(&mut self, schema: &str, object: Object) {
+        if fold(schema) != TEMPORARY_SCHEMA {
+            self.touched.insert(object);
+        }
+    }
+
+    fn edit(&mut self, schema: &str, change: impl FnOnce(&mut SchemaEntry)) {
+        let state = Arc::make_mut(&mut self.state);
+        let key = fold(schema);
+        if key == TEMPORARY_SCHEMA {
+            change(Arc::make_mut(&mut state.temporary));
+            return;
+        }
+        let schemas = Arc::make_mut(&mut state.schemas);
+        if let Some(entry) = schemas.get_mut(&key) {
+            change(Arc::make_mut(entry));
+        }
+    }
+
+    /// The newest state with this transaction's changes in it.
+    fn replay(&self, newest: &CatalogState) -> Result<CatalogState> {
+        let mut merged = CatalogState {
+            schemas: Arc::clone(&newest.schemas),
+            temporary: Arc::clone(&CatalogState::default().temporary),
+        };
+        if Arc::ptr_eq(&newest.schemas, &self.base.schemas) {
+            merged.schemas = Arc::clone(&self.state.schemas);
+            return Ok(merged);
+        }
+        let schemas = Arc::make_mut(&mut merged.schemas);
+        for object in &self.touched {
+            match object {
+                Object::Schema(key) => {
+                    let unchanged = match (newest.schemas.get(key), self.base.schemas.get(key)) {
+                        (None, None) => true,
+                        (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+                        _ => false,
+                    };
+                    if !unchanged {
+                        return Err(conflict("schema", key));
+                    }
+                    match self.state.schemas.get(key) {
+                        Some(entry) => schemas.insert(key.clone(), Arc::clone(entry)),
+                        None => schemas.remove(key),
+                    };
+                }
+                Object::Relation(schema, name) => {
+                    let relations = |state: &CatalogState| {
+                        state
+                            .schemas
+                            .get(schema)
+                            .and_then(|entry| entry.relations.get(name).cloned())
+                    };
+                    let (then, now) = (relations(&self.base), relations(newest));
+                    let unchanged = match (&then, &now) {
+                        (None, None) => true,
+                        (Some(a), Some(b)) => {
+                            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.same(b))
+                        }
+                        _ => false,
+                    };
+                    if !unchanged {
+                        return Err(conflict("relation", name));
+                    }
+                    let wanted = relations(&self.state);
+                    let Some(entry) = schemas.get_mut(schema) else {
+                        if wanted.is_none() {
+                            continue;
+                        }
+                        return Err(conflict("schema", schema));
+                    };
+                    let entry = Arc::make_mut(entry);
+                    match wanted {
+                        Some(relations) => entry.relations.insert(name.clone(), relations),
+                        None => entry.relations.remove(name),
+                    };
+                }
+                Object::Enum(schema, name) => {
+                    let found = |state: &CatalogState| {
+                        state
+                            .schemas
+                            .get(schema)
+                            .and_then(|entry| entry.enums.get(name).cloned())
+                    };
+                    if found(&self.base) != found(newest) {
+                        return Err(conflict("type", name));
+                    }
+                    let wanted = found(&self.state);
+                    let Some(entry) = schemas.get_mut(schema) else {
+                        if wanted.is_none() {
+                            continue;
+                        }
+                        return Err(conflict("schema", schema));
+                    };
+                    let entry = Arc::make_mut(entry);
+                    match wanted {
+                        Some(labels) => entry.enums.insert(name.clone(), labels),
+                        None => entry.enums.remove(name),
+                    };
+                }
+            }
+        }
+        debug_assert!(schemas.contains_key(MAIN_SCHEMA));
+        Ok(merged)
+    }
+}
+
+fn conflict(kind: &str, name: &str) -> Error {
+    Error::new(
+        SqlState::SerializationFailure,
+        format!("could not serialize access: {kind} \"{name}\" was changed by another transaction"),
+    )
+}

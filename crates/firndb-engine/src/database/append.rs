@@ -1,0 +1,139 @@
+//! Appending rows that come from outside SQL.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatchReader;
+use datafusion::common::DataFusionError;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::sql::sqlparser::ast;
+use parking_lot::Mutex;
+
+use super::execute::{Call, located};
+use super::session::{Inner, Session};
+use crate::catalog::TableEntry;
+use crate::error::{Error, Result, SqlState};
+use crate::statement::{dml, unknown_column};
+
+impl Session {
+    pub(super) fn append_rows(
+        &self,
+        inner: &mut Inner,
+        table: &str,
+        rows: Box<dyn RecordBatchReader + Send>,
+        by_name: bool,
+    ) -> Result<u64> {
+        // A name is parsed as SQL parses it, so that `"my table"` and `schema.table` work.
+        let text = self
+            .parse(inner, &format!("TABLE {table}"))
+            .or_else(|_| self.parse(inner, &format!("TABLE \"{}\"", table.replace('"', "\"\""))))?;
+        let [statement] = text.statements.as_slice() else {
+            return Err(no_name(table));
+        };
+        let name = table_name(&statement.command).ok_or_else(|| no_name(table))?;
+        let call = Call::new(statement, Arc::default(), None, self.running.begin());
+        let schema = rows.schema();
+        // The reader can be read once, so a conflict is the caller's to retry.
+        let source = Mutex::new(Some(rows));
+        self.run_in_transaction(
+            inner,
+            &call,
+            async |work| {
+                let context = work.context;
+                context.check_writable("INSERT")?;
+                let entry = context.table(&name)?;
+                let positions = positions(&entry, &schema, by_name)?;
+                let Some(rows) = source.lock().take() else {
+                    return Err(Error::new(
+                        SqlState::ObjectInUse,
+                        format!(
+                            "could not append to \"{}\": another transaction was first, and the rows can be read only once",
+                            entry.name
+                        ),
+                    )
+                    .with_hint("Append again."));
+                };
+                let batches = futures::stream::iter(
+                    rows.map(|batch| batch.map_err(DataFusionError::from)),
+                );
+                let stream: SendableRecordBatchStream = Box::pin(RecordBatchStreamAdapter::new(
+                    Arc::clone(&schema),
+                    batches,
+                ));
+                dml::load(context, &entry, &positions, stream).await
+            },
+            &text.source,
+        )
+        .map_err(|error| {
+            let state = match error.state {
+                SqlState::ObjectInUse => SqlState::SerializationFailure,
+                state => state,
+            };
+            located(Error { state, ..error }, &text.source)
+        })
+    }
+}
+
+/// The table's column for each column of the rows.
+fn positions(
+    entry: &TableEntry,
+    schema: &arrow::datatypes::SchemaRef,
+    by_name: bool,
+) -> Result<Vec<usize>> {
+    let given = schema.fields().len();
+    if !by_name {
+        if given != entry.columns.len() {
+            return Err(Error::new(
+                SqlState::DatatypeMismatch,
+                format!(
+                    "table \"{}\" has {} columns, but the rows have {given}",
+                    entry.name,
+                    entry.columns.len()
+                ),
+            ));
+        }
+        return Ok((0..given).collect());
+    }
+    let mut positions = Vec::with_capacity(given);
+    for field in schema.fields() {
+        let position = entry
+            .column(field.name())
+            .ok_or_else(|| unknown_column(entry, field.name()))?;
+        if positions.contains(&position) {
+            return Err(Error::new(
+                SqlState::DuplicateColumn,
+                format!("column \"{}\" specified more than once", field.name()),
+            ));
+        }
+        positions.push(position);
+    }
+    Ok(positions)
+}
+
+fn table_name(command: &crate::parse::Command) -> Option<ast::ObjectName> {
+    let crate::parse::Command::Sql(statement) = command else {
+        return None;
+    };
+    let ast::Statement::Query(query) = statement.as_ref() else {
+        return None;
+    };
+    let ast::SetExpr::Select(select) = query.body.as_ref() else {
+        return None;
+    };
+    match select.from.as_slice() {
+        [from] if from.joins.is_empty() => match &from.relation {
+            ast::TableFactor::Table {
+                name, args: None, ..
+            } => Some(name.clone()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn no_name(table: &str) -> Error {
+    Error::new(
+        SqlState::UndefinedTable,
+        format!("\"{table}\" is no name of a table"),
+    )
+}

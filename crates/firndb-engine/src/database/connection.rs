@@ -1,0 +1,152 @@
+//! A database: what all its sessions share.
+
+use std::sync::Arc;
+
+use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::logical_expr::planner::TypePlanner;
+use datafusion::prelude::SessionConfig;
+use firndb_storage::{Storage, StorageConfig};
+use parking_lot::Mutex;
+
+use super::session::Session;
+use crate::catalog::Catalog;
+use crate::error::{Error, Result, SqlState};
+use crate::session::Config;
+use crate::session::memory::{OperatorMemory, default_limit};
+use crate::session::workers::Workers;
+use crate::{expr, files, scan};
+
+/// Rows of a batch that operators pass on.
+const BATCH_ROWS: usize = 32_768;
+
+/// A database. Cheap to clone; the last handle closes it.
+#[derive(Debug, Clone)]
+pub struct Database {
+    pub(super) shared: Arc<Shared>,
+}
+
+/// What the sessions of a database share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) storage: Arc<Storage>,
+    pub(super) catalog: Catalog,
+    pub(super) workers: Arc<Workers>,
+    pub(super) memory: Arc<OperatorMemory>,
+    pub(super) limits: Mutex<Limits>,
+    /// How a session begins.
+    pub(super) state: Arc<SessionState>,
+    pub(super) type_planner: Option<Arc<dyn TypePlanner>>,
+}
+
+/// Settings of the whole database.
+#[derive(Debug, Clone)]
+pub(super) struct Limits {
+    pub(super) memory: usize,
+    pub(super) threads: usize,
+    pub(super) directory: Option<std::path::PathBuf>,
+    /// Operators' environment under these limits.
+    pub(super) environment: Arc<RuntimeEnv>,
+}
+
+impl Database {
+    /// Opens a database in memory.
+    pub fn open(config: Config) -> Result<Database> {
+        let threads = match config.threads {
+            Some(0) => {
+                return Err(Error::new(
+                    SqlState::InvalidParameterValue,
+                    "threads must be at least 1",
+                ));
+            }
+            Some(threads) => threads,
+            None => std::thread::available_parallelism().map_or(1, usize::from),
+        };
+        let limit = config.memory_limit.unwrap_or_else(default_limit);
+        let storage = Storage::open(StorageConfig {
+            memory_limit: Some(limit),
+            threads,
+        })?;
+        let memory = Arc::new(OperatorMemory::new(Arc::clone(&storage), limit));
+        let environment = environment(&memory, config.temp_directory.as_deref())?;
+        let workers = Workers::start(threads)?;
+        let (state, type_planner) = session_state(threads, Arc::clone(&environment));
+        Ok(Database {
+            shared: Arc::new(Shared {
+                storage,
+                catalog: Catalog::default(),
+                workers,
+                memory,
+                limits: Mutex::new(Limits {
+                    memory: limit,
+                    threads,
+                    directory: config.temp_directory,
+                    environment,
+                }),
+                state: Arc::new(state),
+                type_planner,
+            }),
+        })
+    }
+
+    /// A new session.
+    pub fn connect(&self) -> Result<Session> {
+        self.shared.workers.check_process()?;
+        Ok(Session::new(self.clone()))
+    }
+
+    /// The storage under it, for measurements.
+    pub fn storage(&self) -> &Arc<Storage> {
+        &self.shared.storage
+    }
+}
+
+/// The environment of operators: the budget, and where they spill.
+pub(super) fn environment(
+    memory: &Arc<OperatorMemory>,
+    directory: Option<&std::path::Path>,
+) -> Result<Arc<RuntimeEnv>> {
+    let mode = match directory {
+        Some(directory) => DiskManagerMode::Directories(vec![directory.to_owned()]),
+        None => DiskManagerMode::OsTmpDirectory,
+    };
+    let pool: Arc<dyn datafusion::execution::memory_pool::MemoryPool> = Arc::clone(memory) as _;
+    Ok(RuntimeEnvBuilder::new()
+        .with_memory_pool(pool)
+        .with_disk_manager_builder(DiskManagerBuilder::default().with_mode(mode))
+        .build_arc()?)
+}
+
+/// DataFusion's functions, rules and options with ours among them.
+fn session_state(
+    threads: usize,
+    environment: Arc<RuntimeEnv>,
+) -> (SessionState, Option<Arc<dyn TypePlanner>>) {
+    let mut config = SessionConfig::new()
+        .with_batch_size(BATCH_ROWS)
+        .with_target_partitions(threads)
+        // Our scans are cut into one range for each thread; dealing their batches round would lose the table's order.
+        .with_round_robin_repartition(false)
+        .with_information_schema(false);
+    let options = config.options_mut();
+    // Names are folded in the tokens already.
+    options.sql_parser.enable_ident_normalization = false;
+    options.sql_parser.parse_float_as_decimal = true;
+    options.sql_parser.map_string_types_to_utf8view = true;
+    options.execution.parquet.pushdown_filters = true;
+    let mut builder = SessionStateBuilder::new()
+        .with_config(config)
+        .with_runtime_env(environment)
+        .with_default_features();
+    for rule in scan::physical_rules() {
+        builder = builder.with_physical_optimizer_rule(rule);
+    }
+    let mut builder = expr::configure(builder);
+    let type_planner = builder.type_planner().clone();
+    let mut state = builder.build();
+    for (name, function) in files::table_functions() {
+        state.register_udtf(name, function);
+    }
+    (state, type_planner)
+}

@@ -1,0 +1,21 @@
+//! Databases and sessions: what the faces (Rust, Python, shell) call.
+//!
+//! ```text
+//! Database ──▶ Shared: storage, catalog, workers, budget, DataFusion's rules and functions
+//!    │ connect
+//!    ▼
+//! Session ──▶ SessionState: settings, temporary objects, registered frames, prepared statements, the open transaction
+//! ```
+//!
+//! A session's statements run one after the other under its lock; `interrupt`, `progress` and `in_transaction` do not take it.
+
+mod append;
+mod connection;
+mod execute;
+mod prepare;
+mod session;
+mod settings;
+mod transaction;
+
+pub use connection::Database;
+pub use session::{Prepared, Session};

@@ -1,0 +1,586 @@
+//! SET, RESET, SHOW, PRAGMA, USE.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, BooleanArray, Int32Array, RecordBatch, StringArray};
+use arrow::datatypes::{Field, Schema};
+use datafusion::sql::sqlparser::ast::{self, Expr, Value};
+
+use super::connection::environment;
+use super::execute::Call;
+use super::session::{Inner, Session};
+use crate::catalog::{MAIN_SCHEMA, fold};
+use crate::error::{Error, Result, SqlState, nearest};
+use crate::parse::Source;
+use crate::session::memory::{format_bytes, parse_bytes};
+use crate::session::{Outcome, Rows};
+use crate::statement::{self, split_name};
+
+/// A session's settings.
+#[derive(Debug, Clone)]
+pub(super) struct Settings {
+    /// Schemas in which names are looked for.
+    pub(super) path: Arc<[String]>,
+    /// Whether transactions are read-only unless they say otherwise.
+    pub(super) read_only: bool,
+    application: String,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            path: Arc::from([MAIN_SCHEMA.to_owned()]),
+            read_only: false,
+            application: String::new(),
+        }
+    }
+}
+
+/// Every setting and what it is for.
+const SETTINGS: [(&str, &str); 12] = [
+    ("application_name", "A label of the session."),
+    ("client_encoding", "Always UTF8."),
+    (
+        "default_transaction_read_only",
+        "Whether transactions are read-only unless they say otherwise.",
+    ),
+    (
+        "memory_limit",
+        "Bytes that tables and operators may use together.",
+    ),
+    (
+        "search_path",
+        "Schemas in which names without a schema are looked for.",
+    ),
+    ("server_version", "The version of FirnDB."),
+    (
+        "standard_conforming_strings",
+        "Always on: backslashes in strings are backslashes.",
+    ),
+    ("temp_directory", "Where operators spill."),
+    ("threads", "Threads that a query uses."),
+    (
+        "timezone",
+        "The zone in which timestamps with a zone are shown.",
+    ),
+    (
+        "transaction_isolation",
+        "Always repeatable read: a snapshot.",
+    ),
+    (
+        "transaction_read_only",
+        "Whether the current transaction is read-only.",
+    ),
+];
+
+/// Other names of settings.
+const SYNONYMS: [(&str, &str); 5] = [
+    ("max_memory", "memory_limit"),
+    ("worker_threads", "threads"),
+    ("time_zone", "timezone"),
+    ("schema", "search_path"),
+    ("access_mode_read_only", "default_transaction_read_only"),
+];
+
+impl Session {
+    /// Runs a statement on settings; `None` when it is none after all.
+    pub(super) fn setting(
+        &self,
+        inner: &mut Inner,
+        statement: &ast::Statement,
+        call: &Call,
+        source: &Source,
+    ) -> Result<Option<Outcome>> {
+        match statement {
+            ast::Statement::Set(set) => self.set_statement(inner, set).map(Some),
+            ast::Statement::Reset(reset) => {
+                match &reset.reset {
+                    ast::Reset::ALL => {
+                        for (name, _) in SETTINGS {
+                            if !is_fixed(name) && !is_global(name) {
+                                self.reset(inner, name)?;
+                            }
+                        }
+                    }
+                    ast::Reset::ConfigurationParameter(name) => {
+                        let name = known(&name.to_string())?;
+                        self.reset(inner, name)?;
+                    }
+                }
+                Ok(Some(Outcome::done("RESET")))
+            }
+            ast::Statement::ShowVariable { variable } => {
+                let words: Vec<&str> = variable.iter().map(|word| word.value.as_str()).collect();
+                self.show(inner, &words, call, source).map(Some)
+            }
+            ast::Statement::Use(target) => {
+                let text = target.to_string();
+                let name = text
+                    .trim_start_matches("USE ")
+                    .trim_start_matches("SCHEMA ");
+                self.set(inner, "search_path", &[name.trim_matches('"').to_owned()])?;
+                Ok(Some(Outcome::done("USE")))
+            }
+            ast::Statement::Pragma { name, value, .. } => self
+                .pragma(inner, &name.to_string(), value.as_ref(), call, source)
+                .map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    fn set_statement(&self, inner: &mut Inner, set: &ast::Set) -> Result<Outcome> {
+        match set {
+            ast::Set::SingleAssignment {
+                variable,
+                values,
+                scope,
+                ..
+            } => {
+                if matches!(scope, Some(ast::ContextModifier::Local)) {
+                    return Err(Error::unsupported("SET LOCAL is not supported"));
+                }
+                let texts = values.iter().map(text).collect::<Result<Vec<_>>>()?;
+                let name = known(&variable.to_string())?;
+                if let [only] = texts.as_slice()
+                    && only.eq_ignore_ascii_case("default")
+                {
+                    self.reset(inner, name)?;
+                } else {
+                    self.set(inner, name, &texts)?;
+                }
+            }
+            ast::Set::MultipleAssignments { assignments } => {
+                for assignment in assignments {
+                    let name = known(&assignment.name.to_string())?;
+                    self.set(inner, name, &[text(&assignment.value)?])?;
+                }
+            }
+            ast::Set::SetTimeZone { value, .. } => {
+                let zone = text(value)?;
+                if zone.eq_ignore_ascii_case("default") || zone.eq_ignore_ascii_case("local") {
+                    self.reset(inner, "timezone")?;
+                } else {
+                    self.set(inner, "timezone", &[zone])?;
+                }
+            }
+            ast::Set::SetNames { charset_name, .. } => {
+                let encoding = std::slice::from_ref(&charset_name.value);
+                self.set(inner, "client_encoding", encoding)?;
+            }
+            ast::Set::SetTransaction { modes, session, .. } => {
+                let current = super::transaction::Modes {
+                    read_only: inner.settings.read_only,
+                };
+                let modes = super::transaction::Modes::parse(modes, current)?;
+                if *session {
+                    inner.settings.read_only = modes.read_only;
+                } else {
+                    let open = inner.transaction.as_mut().ok_or_else(|| {
+                        Error::new(
+                            SqlState::NoActiveSqlTransaction,
+                            "SET TRANSACTION can only be used in transaction blocks",
+                        )
+                    })?;
+                    if !modes.read_only && open.read_only {
+                        return Err(Error::new(
+                            SqlState::ActiveSqlTransaction,
+                            "transaction read-write mode must be set at its beginning",
+                        ));
+                    }
+                    open.read_only = modes.read_only;
+                }
+            }
+            other => return Err(Error::unsupported(format!("not supported: {other}"))),
+        }
+        Ok(Outcome::done("SET"))
+    }
+
+    fn set(&self, inner: &mut Inner, name: &str, values: &[String]) -> Result<()> {
+        let shared = &self.database.shared;
+        let value = match values {
+            [only] => only.trim(),
+            _ if name == "search_path" => "",
+            _ => return Err(invalid(name, &values.join(", "))),
+        };
+        match name {
+            "memory_limit" => {
+                let limit = parse_bytes(value)?;
+                shared.storage.set_memory_limit(Some(limit));
+                shared.memory.set_limit(limit);
+                shared.limits.lock().memory = limit;
+            }
+            "threads" => {
+                let threads: usize = value.parse().map_err(|_| invalid(name, value))?;
+                if threads == 0 || threads > 1_024 {
+                    return Err(invalid(name, value));
+                }
+                shared.limits.lock().threads = threads;
+                let state = Arc::make_mut(&mut inner.state);
+                state.config_mut().options_mut().execution.target_partitions = threads;
+            }
+            "temp_directory" => {
+                let directory = std::path::PathBuf::from(value);
+                let environment = environment(&shared.memory, Some(&directory))?;
+                let mut limits = shared.limits.lock();
+                limits.directory = Some(directory);
+                limits.environment = Arc::clone(&environment);
+                drop(limits);
+                replace_environment(inner, environment);
+            }
+            "timezone" => {
+                let zone = zone(value)?;
+                let state = Arc::make_mut(&mut inner.state);
+                state.config_mut().options_mut().execution.time_zone = Some(zone);
+            }
+            "search_path" => {
+                let path: Vec<String> = values
+                    .iter()
+                    .flat_map(|one| one.split(','))
+                    .map(|one| one.trim().trim_matches('"').to_owned())
+                    .filter(|one| !one.is_empty() && one != "$user")
+                    .collect();
+                if path.is_empty() {
+                    return Err(invalid(name, &values.join(", ")));
+                }
+                inner.settings.path = Arc::from(path);
+            }
+            "default_transaction_read_only" => inner.settings.read_only = boolean(name, value)?,
+            "application_name" => inner.settings.application = value.to_owned(),
+            "client_encoding" => {
+                if !matches!(fold(value).as_str(), "utf8" | "utf-8" | "unicode") {
+                    return Err(invalid(name, value));
+                }
+            }
+            "standard_conforming_strings" => {
+                if !boolean(name, value)? {
+                    return Err(invalid(name, value));
+                }
+            }
+            other => {
+                return Err(Error::new(
+                    SqlState::CantChangeRuntimeParam,
+                    format!("parameter \"{other}\" cannot be changed"),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn reset(&self, inner: &mut Inner, name: &str) -> Result<()> {
+        let shared = &self.database.shared;
+        match name {
+            "memory_limit" => {
+                let limit = crate::session::memory::default_limit();
+                self.set(inner, name, &[limit.to_string()])
+            }
+            "threads" => {
+                let threads = std::thread::available_parallelism().map_or(1, usize::from);
+                self.set(inner, name, &[threads.to_string()])
+            }
+            "temp_directory" => {
+                let environment = environment(&shared.memory, None)?;
+                let mut limits = shared.limits.lock();
+                limits.directory = None;
+                limits.environment = Arc::clone(&environment);
+                drop(limits);
+                replace_environment(inner, environment);
+                Ok(())
+            }
+            "timezone" => {
+                let default = shared.state.config_options().execution.time_zone.clone();
+                let state = Arc::make_mut(&mut inner.state);
+                state.config_mut().options_mut().execution.time_zone = default;
+                Ok(())
+            }
+            "search_path" => {
+                inner.settings.path = Settings::default().path;
+                Ok(())
+            }
+            "default_transaction_read_only" => {
+                inner.settings.read_only = false;
+                Ok(())
+            }
+            "application_name" => {
+                inner.settings.application.clear();
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A setting's value as text.
+    fn value(&self, inner: &Inner, name: &str) -> String {
+        let limits = self.database.shared.limits.lock();
+        match name {
+            "memory_limit" => format_bytes(limits.memory),
+            "threads" => inner.state.config().target_partitions().to_string(),
+            "temp_directory" => match &limits.directory {
+                Some(directory) => directory.display().to_string(),
+                None => std::env::temp_dir().display().to_string(),
+            },
+            "timezone" => inner
+                .state
+                .config_options()
+                .execution
+                .time_zone
+                .clone()
+                .unwrap_or_else(|| "UTC".to_owned()),
+            "search_path" => inner.settings.path.join(", "),
+            "default_transaction_read_only" => on_off(inner.settings.read_only),
+            "transaction_read_only" => on_off(
+                inner
+                    .transaction
+                    .as_ref()
+                    .map_or(inner.settings.read_only, |open| open.read_only),
+            ),
+            "application_name" => inner.settings.application.clone(),
+            "client_encoding" => "UTF8".to_owned(),
+            "standard_conforming_strings" => "on".to_owned(),
+            "transaction_isolation" => "repeatable read".to_owned(),
+            "server_version" => env!("CARGO_PKG_VERSION").to_owned(),
+            _ => String::new(),
+        }
+    }
+
+    fn show(
+        &self,
+        inner: &mut Inner,
+        words: &[&str],
+        call: &Call,
+        source: &Source,
+    ) -> Result<Outcome> {
+        match words {
+            ["all"] => {
+                let values: Vec<String> = SETTINGS
+                    .iter()
+                    .map(|(name, _)| self.value(inner, name))
+                    .collect();
+                table(&[
+                    ("name", strings(SETTINGS.iter().map(|(name, _)| *name))),
+                    ("setting", strings(values.iter().map(String::as_str))),
+                    (
+                        "description",
+                        strings(SETTINGS.iter().map(|(_, text)| *text)),
+                    ),
+                ])
+            }
+            ["all", "tables"] => self.listing(inner, call, source),
+            ["transaction", "isolation", "level"] => {
+                self.show(inner, &["transaction_isolation"], call, source)
+            }
+            ["time", "zone"] => self.show(inner, &["timezone"], call, source),
+            _ => {
+                let written = words.join("_");
+                let name = known(&written)?;
+                let value = self.value(inner, name);
+                table(&[(name, strings([value.as_str()]))])
+            }
+        }
+    }
+
+    fn pragma(
+        &self,
+        inner: &mut Inner,
+        name: &str,
+        value: Option<&ast::ValueWithSpan>,
+        call: &Call,
+        source: &Source,
+    ) -> Result<Outcome> {
+        let argument = value.map(|value| match &value.value {
+            Value::SingleQuotedString(text) | Value::DoubleQuotedString(text) => text.clone(),
+            other => other.to_string(),
+        });
+        match (name, argument) {
+            ("version", None) => {
+                let version = env!("CARGO_PKG_VERSION");
+                table(&[("library_version", strings([version]))])
+            }
+            ("database_list", None) => table(&[("name", strings([crate::catalog::DATABASE]))]),
+            ("show_tables", None) => self.listing(inner, call, source),
+            ("table_info" | "show", Some(table)) => self.table_info(inner, &table, call, source),
+            (name, None) => self.show(inner, &[name], call, source),
+            (name, Some(value)) => {
+                let name = known(name)?;
+                self.set(inner, name, &[value])?;
+                Ok(Outcome::done("PRAGMA"))
+            }
+        }
+    }
+
+    fn listing(&self, inner: &mut Inner, call: &Call, source: &Source) -> Result<Outcome> {
+        self.run_in_transaction(
+            inner,
+            call,
+            async |work| statement::tables(work.context),
+            source,
+        )
+    }
+
+    /// SQLite's and DuckDB's `PRAGMA table_info('t')`.
+    fn table_info(
+        &self,
+        inner: &mut Inner,
+        name: &str,
+        call: &Call,
+        source: &Source,
+    ) -> Result<Outcome> {
+        let idents = name
+            .split('.')
+            .map(|part| ast::Ident::with_quote('"', fold(part)));
+        let name = ast::ObjectName::from(idents.collect::<Vec<_>>());
+        split_name(&name)?;
+        self.run_in_transaction(
+            inner,
+            call,
+            async |work| {
+                let entry = work.context.table(&name)?;
+                let columns = &entry.columns;
+                let primary: Vec<usize> = entry
+                    .constraints
+                    .iter()
+                    .find_map(|constraint| match constraint {
+                        crate::catalog::Constraint::PrimaryKey { columns, .. } => {
+                            Some(columns.clone())
+                        }
+                        _ => None,
+                    })
+                    .unwrap_or_default();
+                let types: Vec<String> = columns
+                    .iter()
+                    .map(|column| crate::types::sql_name(&column.field))
+                    .collect();
+                let defaults: Vec<Option<String>> = columns
+                    .iter()
+                    .map(|column| column.default.as_ref().map(ToString::to_string))
+                    .collect();
+                let numbers: Int32Array = (0..columns.len() as i32).collect::<Vec<_>>().into();
+                let required: BooleanArray = columns
+                    .iter()
+                    .map(|column| Some(!column.field.is_nullable()))
+                    .collect();
+                let keys: BooleanArray = (0..columns.len())
+                    .map(|position| Some(primary.contains(&position)))
+                    .collect();
+                let names = columns.iter().map(|column| column.field.name().as_str());
+                table(&[
+                    ("cid", Arc::new(numbers) as ArrayRef),
+                    ("name", strings(names)),
+                    ("type", strings(types.iter().map(String::as_str))),
+                    ("notnull", Arc::new(required)),
+                    ("dflt_value", Arc::new(StringArray::from(defaults))),
+                    ("pk", Arc::new(keys)),
+                ])
+            },
+            source,
+        )
+    }
+}
+
+/// Rows of a few columns.
+pub(super) fn table(columns: &[(&str, ArrayRef)]) -> Result<Outcome> {
+    let fields: Vec<Field> = columns
+        .iter()
+        .map(|(name, column)| Field::new(*name, column.data_type().clone(), true))
+        .collect();
+    let schema = Arc::new(Schema::new(fields));
+    let arrays = columns
+        .iter()
+        .map(|(_, column)| Arc::clone(column))
+        .collect();
+    let batch = RecordBatch::try_new(Arc::clone(&schema), arrays)?;
+    Ok(Outcome::rows(
+        "SHOW",
+        Rows::from_batches(schema, vec![batch]),
+    ))
+}
+
+fn strings<'a>(values: impl IntoIterator<Item = &'a str>) -> ArrayRef {
+    let array: StringArray = values.into_iter().map(Some).collect();
+    Arc::new(array)
+}
+
+/// A setting's own name; 42704 with a hint for none.
+fn known(name: &str) -> Result<&'static str> {
+    let folded = fold(name.trim_matches('"'));
+    if let Some((found, _)) = SETTINGS.iter().find(|(known, _)| *known == folded) {
+        return Ok(found);
+    }
+    if let Some((_, found)) = SYNONYMS.iter().find(|(known, _)| *known == folded) {
+        return Ok(found);
+    }
+    let error = Error::new(
+        SqlState::UndefinedObject,
+        format!("unrecognized configuration parameter \"{folded}\""),
+    );
+    let names = SETTINGS
+        .iter()
+        .map(|(name, _)| *name)
+        .chain(SYNONYMS.iter().map(|(name, _)| *name));
+    Err(match nearest(&folded, names) {
+        Some(near) => error.with_hint(format!("Perhaps you meant \"{near}\".")),
+        None => error.with_hint("SHOW ALL lists the settings."),
+    })
+}
+
+fn is_fixed(name: &str) -> bool {
+    matches!(
+        name,
+        "server_version" | "transaction_isolation" | "transaction_read_only"
+    )
+}
+
+fn is_global(name: &str) -> bool {
+    matches!(name, "memory_limit" | "temp_directory")
+}
+
+/// A setting's value as it is written: a word, a string, a number.
+fn text(value: &Expr) -> Result<String> {
+    Ok(match value {
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(text) | Value::DoubleQuotedString(text) => text.clone(),
+            other => other.to_string(),
+        },
+        Expr::Identifier(ident) => ident.value.clone(),
+        other => other.to_string(),
+    })
+}
+
+/// A time zone that the kernels know.
+fn zone(value: &str) -> Result<String> {
+    if fold(value) == "utc" || fold(value) == "gmt" {
+        return Ok("UTC".to_owned());
+    }
+    match value.parse::<arrow::array::timezone::Tz>() {
+        Ok(_) => Ok(value.to_owned()),
+        Err(_) => Err(invalid("timezone", value)),
+    }
+}
+
+fn replace_environment(
+    inner: &mut Inner,
+    environment: Arc<datafusion::execution::runtime_env::RuntimeEnv>,
+) {
+    let builder = datafusion::execution::session_state::SessionStateBuilder::new_from_existing(
+        inner.state.as_ref().clone(),
+    );
+    inner.state = Arc::new(builder.with_runtime_env(environment).build());
+}
+
+fn boolean(name: &str, value: &str) -> Result<bool> {
+    match fold(value).as_str() {
+        "on" | "true" | "yes" | "1" => Ok(true),
+        "off" | "false" | "no" | "0" => Ok(false),
+        _ => Err(invalid(name, value)),
+    }
+}
+
+fn on_off(flag: bool) -> String {
+    if flag { "on" } else { "off" }.to_owned()
+}
+
+fn invalid(name: &str, value: &str) -> Error {
+    Error::new(
+        SqlState::InvalidParameterValue,
+        format!("invalid value for parameter \"{name}\": \"{value}\""),
+    )
+}

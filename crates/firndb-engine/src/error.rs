@@ -1,0 +1,237 @@
+//! One error for everything that a statement can meet: SQLSTATE, message, position, detail, hint.
+//!
+//! Errors that arise inside DataFusion's operators travel as `DataFusionError::External` and are found again
+//! at the boundary, so a kernel's SQLSTATE reaches the user.
+
+mod suggest;
+mod translate;
+
+use datafusion::common::DataFusionError;
+
+pub use suggest::nearest;
+
+/// The result of an engine operation.
+pub type Result<T> = std::result::Result<T, Error>;
+
+macro_rules! sql_states {
+    ($($(#[$doc:meta])* $name:ident = $code:literal),* $(,)?) => {
+        /// The SQLSTATE codes that the engine reports (ISO 9075, PostgreSQL's appendix A).
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum SqlState { $($(#[$doc])* $name),* }
+        impl SqlState {
+            /// The five characters.
+            pub fn code(self) -> &'static str { match self { $(SqlState::$name => $code),* } }
+        }
+    };
+}
+
+sql_states! {
+    /// A connection that was closed, or is used in a forked child.
+    ConnectionDoesNotExist = "08003",
+    /// What SQL or FirnDB does not offer.
+    FeatureNotSupported = "0A000",
+    /// More than one row where one is allowed.
+    CardinalityViolation = "21000",
+    /// A string too long for its column.
+    StringDataRightTruncation = "22001",
+    /// A number outside its type.
+    NumericValueOutOfRange = "22003",
+    /// A date or time outside its range.
+    DatetimeFieldOverflow = "22008",
+    /// x / 0.
+    DivisionByZero = "22012",
+    /// Bytes that are no UTF-8.
+    CharacterNotInRepertoire = "22021",
+    /// A value that an operation can't take, where no narrower class says why.
+    DataException = "22000",
+    /// A parameter that does not fit.
+    InvalidParameterValue = "22023",
+    /// A text that is no value of the type.
+    InvalidTextRepresentation = "22P02",
+    /// A malformed file in COPY or a reader.
+    BadCopyFileFormat = "22P04",
+    /// NULL in a NOT NULL column.
+    NotNullViolation = "23502",
+    /// A key without its referenced row.
+    ForeignKeyViolation = "23503",
+    /// A key that exists already.
+    UniqueViolation = "23505",
+    /// A row against a CHECK.
+    CheckViolation = "23514",
+    /// BEGIN inside a transaction.
+    ActiveSqlTransaction = "25001",
+    /// COMMIT or SAVEPOINT outside a transaction.
+    NoActiveSqlTransaction = "25P01",
+    /// A write in a read-only transaction.
+    ReadOnlySqlTransaction = "25006",
+    /// A statement after an error, before ROLLBACK.
+    InFailedSqlTransaction = "25P02",
+    /// An unknown prepared statement.
+    InvalidSqlStatementName = "26000",
+    /// DROP of what others depend on.
+    DependentObjectsStillExist = "2BP01",
+    /// An unknown savepoint.
+    InvalidSavepointSpecification = "3B001",
+    /// An unknown schema.
+    InvalidSchemaName = "3F000",
+    /// Another transaction was first.
+    SerializationFailure = "40001",
+    /// SQL that parses and means nothing, where no narrower class says why.
+    SyntaxErrorOrAccessRuleViolation = "42000",
+    /// SQL that does not parse.
+    SyntaxError = "42601",
+    /// An unknown column.
+    UndefinedColumn = "42703",
+    /// A name with two meanings.
+    AmbiguousColumn = "42702",
+    /// An unknown function, or one without these argument types.
+    UndefinedFunction = "42883",
+    /// An unknown table or view.
+    UndefinedTable = "42P01",
+    /// A parameter without a value.
+    UndefinedParameter = "42P02",
+    /// An unknown type, setting, constraint, index.
+    UndefinedObject = "42704",
+    /// A table named twice in FROM.
+    DuplicateAlias = "42712",
+    /// A column named twice.
+    DuplicateColumn = "42701",
+    /// A table that exists already.
+    DuplicateTable = "42P07",
+    /// A schema that exists already.
+    DuplicateSchema = "42P06",
+    /// Another object that exists already.
+    DuplicateObject = "42710",
+    /// A column neither grouped nor aggregated.
+    GroupingError = "42803",
+    /// Types that do not go together.
+    DatatypeMismatch = "42804",
+    /// A cast between types that have none.
+    CannotCoerce = "42846",
+    /// An object of the wrong kind.
+    WrongObjectType = "42809",
+    /// A malformed definition.
+    InvalidTableDefinition = "42P16",
+    /// ON CONFLICT without a matching constraint.
+    InvalidColumnReference = "42P10",
+    /// A name over its limit.
+    NameTooLong = "42622",
+    /// Memory is spent.
+    OutOfMemory = "53200",
+    /// A limit of the program: nesting, columns, value size.
+    ProgramLimitExceeded = "54000",
+    /// A statement nested too deeply.
+    StatementTooComplex = "54001",
+    /// Something that is in use.
+    ObjectInUse = "55006",
+    /// A setting that can't change now.
+    CantChangeRuntimeParam = "55P02",
+    /// Cancelled by the user.
+    QueryCanceled = "57014",
+    /// The operating system failed.
+    IoError = "58030",
+    /// A file that is not there.
+    UndefinedFile = "58P01",
+    /// A bug of FirnDB.
+    InternalError = "XX000",
+}
+
+/// An error of a statement.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{message}")]
+pub struct Error {
+    /// Its class.
+    pub state: SqlState,
+    /// One sentence, as PostgreSQL would word it.
+    pub message: String,
+    /// More about the values involved.
+    pub detail: Option<String>,
+    /// What to do, for instance the nearest name.
+    pub hint: Option<String>,
+    /// Character offset into the statement's text, from 0.
+    pub position: Option<usize>,
+}
+
+impl Error {
+    /// An error with a message alone.
+    pub fn new(state: SqlState, message: impl Into<String>) -> Self {
+        Error {
+            state,
+            message: message.into(),
+            detail: None,
+            hint: None,
+            position: None,
+        }
+    }
+    /// Adds a hint.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+    /// Adds a detail.
+    #[must_use]
+    pub fn with_detail(mut self, detail: impl Into<String>) -> Self {
+        self.detail = Some(detail.into());
+        self
+    }
+    /// An invariant that does not hold.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Error::new(SqlState::InternalError, message)
+    }
+    /// Adds a position, unless there is one.
+    #[must_use]
+    pub fn at(mut self, position: Option<usize>) -> Self {
+        self.position = self.position.or(position);
+        self
+    }
+    /// The user cancelled the statement.
+    pub fn cancelled() -> Self {
+        Error::new(
+            SqlState::QueryCanceled,
+            "canceling statement due to user request",
+        )
+    }
+    /// Something not offered.
+    pub fn unsupported(message: impl Into<String>) -> Self {
+        Error::new(SqlState::FeatureNotSupported, message)
+    }
+    /// As it travels through DataFusion.
+    pub fn into_datafusion(self) -> DataFusionError {
+        DataFusionError::External(Box::new(self))
+    }
+}
+
+impl From<Error> for DataFusionError {
+    fn from(error: Error) -> Self {
+        error.into_datafusion()
+    }
+}
+
+impl From<firndb_storage::Error> for Error {
+    fn from(error: firndb_storage::Error) -> Self {
+        use firndb_storage::Error as Storage;
+        let state = match &error {
+            Storage::Conflict { .. } => SqlState::SerializationFailure,
+            Storage::UniqueViolation { .. } => SqlState::UniqueViolation,
+            Storage::OutOfMemory { .. } => SqlState::OutOfMemory,
+            Storage::Limit(_) => SqlState::ProgramLimitExceeded,
+            Storage::ValueOutOfRange { .. } => SqlState::NumericValueOutOfRange,
+            Storage::System(_) => SqlState::IoError,
+            Storage::Arrow(_) | Storage::Internal(_) => SqlState::InternalError,
+        };
+        Error::new(state, error.to_string())
+    }
+}
+
+impl From<DataFusionError> for Error {
+    fn from(error: DataFusionError) -> Self {
+        translate::datafusion(&error)
+    }
+}
+
+impl From<arrow::error::ArrowError> for Error {
+    fn from(error: arrow::error::ArrowError) -> Self {
+        translate::arrow(&error)
+    }
+}

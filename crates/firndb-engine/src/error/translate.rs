@@ -1,0 +1,367 @@
+//! Errors of DataFusion and Arrow as errors of SQL: a SQLSTATE, PostgreSQL's wording where it has one, a hint.
+//!
+//! Errors of ours that travelled through operators come back as they were. What DataFusion tells by its error's type is
+//! translated by type; what it tells in words alone, by the words that mark the case.
+
+use arrow::error::ArrowError;
+use datafusion::common::{Column, DataFusionError, SchemaError};
+use datafusion::parquet::errors::ParquetError;
+use datafusion::sql::sqlparser::parser::ParserError;
+
+use super::{Error, SqlState, nearest};
+
+/// Translates an error of DataFusion.
+pub(super) fn datafusion(error: &DataFusionError) -> Error {
+    match error {
+        DataFusionError::External(inner) => external(inner.as_ref(), error),
+        DataFusionError::ArrowError(inner, _) => arrow(inner),
+        DataFusionError::ParquetError(inner) => parquet(inner),
+        DataFusionError::ObjectStore(inner) => object_store(&inner.to_string()),
+        DataFusionError::IoError(inner) => io(inner),
+        DataFusionError::SQL(inner, _) => parser(inner),
+        DataFusionError::NotImplemented(message) => not_implemented(message),
+        DataFusionError::Internal(message) => Error::internal(first_line(message)),
+        DataFusionError::Plan(message) => plan(message),
+        DataFusionError::Configuration(message) => {
+            Error::new(SqlState::InvalidParameterValue, first_line(message))
+        }
+        DataFusionError::SchemaError(inner, _) => schema(inner),
+        DataFusionError::Execution(message) => execution(message),
+        DataFusionError::ExecutionJoin(inner) => {
+            if inner.is_cancelled() {
+                Error::cancelled()
+            } else {
+                Error::internal(format!("an operator failed: {inner}"))
+            }
+        }
+        DataFusionError::ResourcesExhausted(message) => Error::new(
+            SqlState::OutOfMemory,
+            format!("out of memory: {}", first_line(message)),
+        )
+        .with_hint("Raise memory_limit, or lower threads."),
+        DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => {
+            datafusion(inner)
+        }
+        DataFusionError::Shared(inner) => datafusion(inner),
+        DataFusionError::Collection(errors) => errors
+            .first()
+            .map_or_else(|| Error::internal("an empty list of errors"), datafusion),
+        DataFusionError::Substrait(message) | DataFusionError::Ffi(message) => {
+            Error::internal(first_line(message))
+        }
+    }
+}
+
+/// Translates an error of Arrow.
+pub(super) fn arrow(error: &ArrowError) -> Error {
+    match error {
+        ArrowError::ExternalError(inner) => {
+            if let Some(ours) = inner.downcast_ref::<Error>() {
+                ours.clone()
+            } else if let Some(theirs) = inner.downcast_ref::<DataFusionError>() {
+                datafusion(theirs)
+            } else {
+                Error::internal(inner.to_string())
+            }
+        }
+        ArrowError::DivideByZero => Error::new(SqlState::DivisionByZero, "division by zero"),
+        ArrowError::ArithmeticOverflow(message) => Error::new(
+            SqlState::NumericValueOutOfRange,
+            format!("value out of range: {}", first_line(message)),
+        ),
+        ArrowError::CastError(message) | ArrowError::ParseError(message) => conversion(message),
+        ArrowError::MemoryError(message) => Error::new(SqlState::OutOfMemory, first_line(message)),
+        ArrowError::NotYetImplemented(message) => Error::unsupported(first_line(message)),
+        ArrowError::CsvError(message)
+        | ArrowError::JsonError(message)
+        | ArrowError::AvroError(message)
+        | ArrowError::IpcError(message)
+        | ArrowError::ParquetError(message) => {
+            Error::new(SqlState::BadCopyFileFormat, first_line(message))
+        }
+        ArrowError::IoError(_, inner) => io(inner),
+        ArrowError::OffsetOverflowError(_) => Error::new(
+            SqlState::ProgramLimitExceeded,
+            "a column of one batch exceeds 2 GiB of text",
+        ),
+        ArrowError::ComputeError(message) | ArrowError::InvalidArgumentError(message) => {
+            computation(message)
+        }
+        ArrowError::SchemaError(_)
+        | ArrowError::CDataInterface(_)
+        | ArrowError::DictionaryKeyOverflowError
+        | ArrowError::RunEndIndexOverflowError => Error::internal(error.to_string()),
+    }
+}
+
+/// Translates an error of the parser; its position is in its text.
+fn parser(error: &ParserError) -> Error {
+    match error {
+        ParserError::TokenizerError(message) | ParserError::ParserError(message) => {
+            Error::new(SqlState::SyntaxError, first_line(message))
+        }
+        ParserError::RecursionLimitExceeded => Error::new(
+            SqlState::StatementTooComplex,
+            "the statement is nested too deeply",
+        ),
+    }
+}
+
+fn external(
+    inner: &(dyn std::error::Error + Send + Sync + 'static),
+    whole: &DataFusionError,
+) -> Error {
+    if let Some(ours) = inner.downcast_ref::<Error>() {
+        ours.clone()
+    } else if let Some(theirs) = inner.downcast_ref::<DataFusionError>() {
+        datafusion(theirs)
+    } else if let Some(arrow_error) = inner.downcast_ref::<ArrowError>() {
+        arrow(arrow_error)
+    } else if let Some(io_error) = inner.downcast_ref::<std::io::Error>() {
+        io(io_error)
+    } else {
+        Error::internal(whole.to_string())
+    }
+}
+
+fn parquet(error: &ParquetError) -> Error {
+    match error {
+        ParquetError::External(inner) => {
+            if let Some(ours) = inner.downcast_ref::<Error>() {
+                return ours.clone();
+            }
+            Error::new(SqlState::BadCopyFileFormat, inner.to_string())
+        }
+        other => Error::new(SqlState::BadCopyFileFormat, other.to_string()),
+    }
+}
+
+fn object_store(message: &str) -> Error {
+    let state = if message.contains("not found") || message.contains("No such file") {
+        SqlState::UndefinedFile
+    } else {
+        SqlState::IoError
+    };
+    Error::new(state, first_line(message))
+}
+
+fn io(error: &std::io::Error) -> Error {
+    let state = match error.kind() {
+        std::io::ErrorKind::NotFound => SqlState::UndefinedFile,
+        std::io::ErrorKind::OutOfMemory => SqlState::OutOfMemory,
+        std::io::ErrorKind::InvalidData => SqlState::BadCopyFileFormat,
+        _ => SqlState::IoError,
+    };
+    Error::new(state, error.to_string())
+}
+
+fn schema(error: &SchemaError) -> Error {
+    match error {
+        SchemaError::FieldNotFound {
+            field,
+            valid_fields,
+        } => undefined_column(field, valid_fields),
+        SchemaError::AmbiguousReference { field } => Error::new(
+            SqlState::AmbiguousColumn,
+            format!("column reference \"{}\" is ambiguous", field.name()),
+        )
+        .with_hint("Write the table's name or alias before the column."),
+        SchemaError::DuplicateQualifiedField { qualifier, .. } => Error::new(
+            SqlState::DuplicateAlias,
+            format!(
+                "table name \"{}\" specified more than once",
+                qualifier.table()
+            ),
+        )
+        .with_hint("Give one of them an alias."),
+        SchemaError::DuplicateUnqualifiedField { name } => Error::new(
+            SqlState::DuplicateColumn,
+            format!("column \"{name}\" specified more than once"),
+        ),
+    }
+}
+
+fn undefined_column(field: &Column, valid: &[Column]) -> Error {
+    if let Some(relation) = &field.relation {
+        let known = valid.iter().any(|column| {
+            column
+                .relation
+                .as_ref()
+                .is_some_and(|other| other.table() == relation.table())
+        });
+        if !known {
+            let tables = valid
+                .iter()
+                .filter_map(|column| column.relation.as_ref().map(|one| one.table()));
+            let error = Error::new(
+                SqlState::UndefinedTable,
+                format!(
+                    "missing FROM-clause entry for table \"{}\"",
+                    relation.table()
+                ),
+            );
+            return match nearest(relation.table(), tables) {
+                Some(table) => error.with_hint(format!(
+                    "Perhaps you meant to reference the table \"{table}\"."
+                )),
+                None => error,
+            };
+        }
+    }
+    let name = match &field.relation {
+        Some(relation) => format!("{}.{}", relation.table(), field.name()),
+        None => field.name().to_owned(),
+    };
+    let error = Error::new(
+        SqlState::UndefinedColumn,
+        format!("column \"{name}\" does not exist"),
+    );
+    let Some(near) = nearest(
+        field.name(),
+        valid.iter().map(|column| column.name.as_str()),
+    ) else {
+        return error;
+    };
+    let place = valid
+        .iter()
+        .find(|column| column.name == near)
+        .and_then(|column| column.relation.as_ref())
+        .map(|relation| format!("{}.{near}", relation.table()));
+    let near = place.unwrap_or_else(|| near.to_owned());
+    error.with_hint(format!(
+        "Perhaps you meant to reference the column \"{near}\"."
+    ))
+}
+
+/// What DataFusion does not do, and the types that it does not know.
+fn not_implemented(message: &str) -> Error {
+    let line = first_line(message);
+    match line.strip_prefix("Unsupported SQL type ") {
+        Some(name) => Error::new(
+            SqlState::UndefinedObject,
+            format!("type \"{}\" does not exist", name.to_lowercase()),
+        ),
+        None => Error::unsupported(format!("not supported: {line}")),
+    }
+}
+
+/// What the planner says in words.
+fn plan(message: &str) -> Error {
+    let line = first_line(message);
+    if line.contains("must appear in the GROUP BY") {
+        let name = between(&line, "column \"", "\"").unwrap_or_default();
+        return Error::new(
+            SqlState::GroupingError,
+            format!(
+                "column \"{name}\" must appear in the GROUP BY clause or be used in an aggregate function"
+            ),
+        );
+    }
+    if let Some(name) = between(&line, "Invalid function '", "'") {
+        let error = Error::new(
+            SqlState::UndefinedFunction,
+            format!("function {name} does not exist"),
+        );
+        return match between(message, "Did you mean '", "'") {
+            Some(near) if nearest(&name, [near.as_str()]).is_some() => {
+                error.with_hint(format!("Perhaps you meant the function \"{near}\"."))
+            }
+            _ => error,
+        };
+    }
+    let state = if line.contains("could not be resolved from available columns")
+        || line.contains("non-aggregate values")
+        || line.contains("must be part of GROUP BY clause")
+    {
+        SqlState::GroupingError
+    } else if line.contains("No function matches")
+        || line.contains("Failed to coerce arguments")
+        || line.contains("Function '")
+        || line.contains("does not support zero arguments")
+    {
+        SqlState::UndefinedFunction
+    } else if line.contains("Cannot infer common argument type")
+        || line.contains("cannot be converted to")
+        || line.contains("Cannot cast")
+        || line.contains("Unsupported CAST")
+        || line.contains("coerc")
+        || line.contains("Cannot create filter with non-boolean predicate")
+        || line.contains("have the same number of columns")
+        || line.contains("UNION")
+    {
+        SqlState::DatatypeMismatch
+    } else if line.contains("Cannot parse")
+        || line.contains("Cannot parse number")
+        || line.contains("cannot parse")
+    {
+        SqlState::InvalidTextRepresentation
+    } else if line.contains("unique expression names") {
+        SqlState::DuplicateColumn
+    } else {
+        SqlState::SyntaxErrorOrAccessRuleViolation
+    };
+    Error::new(state, line)
+}
+
+/// What an operator or a function says in words.
+fn execution(message: &str) -> Error {
+    let line = first_line(message);
+    let lower = line.to_lowercase();
+    let state = if lower.contains("divide by zero") || lower.contains("division by zero") {
+        return Error::new(SqlState::DivisionByZero, "division by zero");
+    } else if lower.contains("more than one row") {
+        return Error::new(
+            SqlState::CardinalityViolation,
+            "more than one row returned by a subquery used as an expression",
+        );
+    } else if lower.contains("overflow") || lower.contains("out of range") {
+        SqlState::NumericValueOutOfRange
+    } else if lower.contains("error parsing") || lower.contains("cannot parse") {
+        SqlState::InvalidTextRepresentation
+    } else {
+        SqlState::DataException
+    };
+    Error::new(state, line)
+}
+
+/// What a cast says in words.
+fn conversion(message: &str) -> Error {
+    let line = first_line(message);
+    let lower = line.to_lowercase();
+    let state = if lower.contains("can't cast value")
+        || lower.contains("overflow")
+        || lower.contains("out of range")
+        || lower.contains("too large")
+    {
+        SqlState::NumericValueOutOfRange
+    } else {
+        SqlState::InvalidTextRepresentation
+    };
+    Error::new(state, line)
+}
+
+/// What a kernel says in words.
+fn computation(message: &str) -> Error {
+    let line = first_line(message);
+    let lower = line.to_lowercase();
+    let state = if lower.contains("overflow") || lower.contains("is too large") {
+        SqlState::NumericValueOutOfRange
+    } else if lower.contains("divide by zero") {
+        SqlState::DivisionByZero
+    } else {
+        SqlState::DataException
+    };
+    Error::new(state, line)
+}
+
+fn first_line(message: &str) -> String {
+    let end = message.find("\n\nbacktrace").unwrap_or(message.len());
+    let text = message[..end].trim();
+    text.lines().next().unwrap_or(text).to_owned()
+}
+
+fn between(text: &str, before: &str, after: &str) -> Option<String> {
+    let start = text.find(before)? + before.len();
+    let end = start + text[start..].find(after)?;
+    Some(text[start..end].to_owned())
+}

@@ -1,0 +1,391 @@
+//! -0.0 equals 0.0, and every NaN equals every other and is greater than all numbers.
+//!
+//! Arrow compares floating point numbers by IEEE 754's total order, in which -0.0 is less than 0.0 and a NaN with its
+//! sign bit set less than everything. So keys of groups, DISTINCT, joins and sorts, and both sides of a comparison of
+//! two columns, are brought to one zero and one NaN. A comparison with a constant keeps its column bare, so that scans can skip by it: the
+//! constant is then the zero of the right sign.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray};
+use arrow::datatypes::{DataType, Float32Type, Float64Type};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, Result, ScalarValue, exec_err};
+use datafusion::logical_expr::expr::WindowFunctionParams;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{
+    Aggregate, Between, BinaryExpr, ColumnarValue, Distinct, Expr, ExprSchemable, GroupingSet,
+    LogicalPlan, LogicalPlanBuilder, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
+    Signature, SortExpr, Volatility,
+};
+
+use super::operators::joined;
+
+/// Brings a number to the zero and the NaN that stand for all.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct CanonicalFloat {
+    signature: Signature,
+}
+
+impl CanonicalFloat {
+    fn call(expr: Expr) -> Expr {
+        let function = CanonicalFloat {
+            signature: Signature::any(1, Volatility::Immutable),
+        };
+        ScalarUDF::new_from_impl(function).call(vec![expr])
+    }
+}
+
+impl ScalarUDFImpl for CanonicalFloat {
+    fn name(&self) -> &str {
+        "canonical_float"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        match types {
+            [float] if float.is_floating() => Ok(float.clone()),
+            _ => exec_err!("canonical_float takes one floating point number"),
+        }
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let [value] = args.args.as_slice() else {
+            return exec_err!("canonical_float takes one floating point number");
+        };
+        match value {
+            ColumnarValue::Array(array) => Ok(ColumnarValue::Array(canonical(array)?)),
+            ColumnarValue::Scalar(value) => {
+                let array = canonical(&value.to_array()?)?;
+                ScalarValue::try_from_array(&array, 0).map(ColumnarValue::Scalar)
+            }
+        }
+    }
+}
+
+fn canonical(values: &ArrayRef) -> Result<ArrayRef> {
+    fn map<T: ArrowPrimitiveType>(
+        values: &ArrayRef,
+        f: impl Fn(T::Native) -> T::Native,
+    ) -> ArrayRef {
+        let values: PrimitiveArray<T> = values.as_primitive::<T>().unary(f);
+        Arc::new(values)
+    }
+    // -0.0 + 0.0 is 0.0, and nothing else changes by it.
+    match values.data_type() {
+        DataType::Float64 => Ok(map::<Float64Type>(values, |value| {
+            if value.is_nan() {
+                f64::NAN
+            } else {
+                value + 0.0
+            }
+        })),
+        DataType::Float32 => Ok(map::<Float32Type>(values, |value| {
+            if value.is_nan() {
+                f32::NAN
+            } else {
+                value + 0.0
+            }
+        })),
+        other => exec_err!("{other} is no floating point number"),
+    }
+}
+
+/// The comparison of floating point numbers `binary`, if it is one that Arrow would get wrong.
+pub(super) fn comparison(binary: &BinaryExpr, schema: &DFSchema) -> Result<Option<Expr>> {
+    let (left, right) = (binary.left.as_ref(), binary.right.as_ref());
+    if !is_float(left, schema)? && !is_float(right, schema)? {
+        return Ok(None);
+    }
+    match (left, right) {
+        (Expr::Literal(_, _), Expr::Literal(_, _)) => {}
+        (column, Expr::Literal(value, _)) => {
+            return Ok(zero_of(value).and_then(|zeros| with_zero(column, binary.op, zeros)));
+        }
+        (Expr::Literal(value, _), column) => {
+            return Ok(match (zero_of(value), binary.op.swap()) {
+                (Some(zeros), Some(operator)) => with_zero(column, operator, zeros),
+                _ => None,
+            });
+        }
+        _ => {}
+    }
+    let side = |expr: &Expr| -> Result<Expr> {
+        Ok(if is_float(expr, schema)? && !is_canonical(expr) {
+            CanonicalFloat::call(expr.clone())
+        } else {
+            expr.clone()
+        })
+    };
+    Ok(Some(Expr::BinaryExpr(BinaryExpr::new(
+        Box::new(side(left)?),
+        binary.op,
+        Box::new(side(right)?),
+    ))))
+}
+
+/// The zeros of a zero's type, the negative one first.
+fn zero_of(value: &ScalarValue) -> Option<(ScalarValue, ScalarValue)> {
+    let zeros = || {
+        (
+            ScalarValue::Float64(Some(-0.0)),
+            ScalarValue::Float64(Some(0.0)),
+        )
+    };
+    match value {
+        ScalarValue::Float64(Some(number)) if *number == 0.0 => Some(zeros()),
+        ScalarValue::Float32(Some(number)) if *number == 0.0 => Some((
+            ScalarValue::Float32(Some(-0.0)),
+            ScalarValue::Float32(Some(0.0)),
+        )),
+        ScalarValue::Int64(Some(0)) | ScalarValue::Decimal128(Some(0), _, _) => Some(zeros()),
+        _ => None,
+    }
+}
+
+/// The zero with the other sign, for lists.
+pub(super) fn other_zero(item: &Expr) -> Option<Expr> {
+    let Expr::Literal(value, _) = item else {
+        return None;
+    };
+    let negative = match value {
+        ScalarValue::Float64(Some(number)) if *number == 0.0 => number.is_sign_negative(),
+        ScalarValue::Float32(Some(number)) if *number == 0.0 => number.is_sign_negative(),
+        _ => return None,
+    };
+    let (minus, plus) = zero_of(value)?;
+    Some(Expr::Literal(if negative { plus } else { minus }, None))
+}
+
+fn with_zero(
+    column: &Expr,
+    operator: Operator,
+    (minus, plus): (ScalarValue, ScalarValue),
+) -> Option<Expr> {
+    let literal = |zero| Box::new(Expr::Literal(zero, None));
+    let column = Box::new(column.clone());
+    let zero = match operator {
+        Operator::Lt | Operator::GtEq => minus,
+        Operator::Gt | Operator::LtEq => plus,
+        Operator::Eq | Operator::NotEq => {
+            let negated = operator == Operator::NotEq;
+            return Some(Expr::Between(Between::new(
+                column,
+                negated,
+                literal(minus),
+                literal(plus),
+            )));
+        }
+        _ => {
+            return Some(Expr::BinaryExpr(BinaryExpr::new(
+                Box::new(CanonicalFloat::call(*column)),
+                operator,
+                literal(plus),
+            )));
+        }
+    };
+    Some(Expr::BinaryExpr(BinaryExpr::new(
+        column,
+        operator,
+        literal(zero),
+    )))
+}
+
+/// Brings the keys of a plan node to one zero and one NaN.
+pub(super) fn equal_zeros(plan: LogicalPlan) -> Result<LogicalPlan> {
+    match plan {
+        LogicalPlan::Aggregate(aggregate) => group_keys(aggregate),
+        LogicalPlan::Distinct(Distinct::All(input)) => {
+            let input = canonical_columns(Arc::unwrap_or_clone(input), |_| true)?;
+            Ok(LogicalPlan::Distinct(Distinct::All(Arc::new(input))))
+        }
+        LogicalPlan::Join(mut join) => {
+            let (left, right) = (
+                Arc::clone(join.left.schema()),
+                Arc::clone(join.right.schema()),
+            );
+            join.on = join
+                .on
+                .into_iter()
+                .map(|(l, r)| {
+                    let (l, r) = joined(l, &left, r, &right)?;
+                    if is_float(&l, &left)? || is_float(&r, &right)? {
+                        Ok((canonical_key(l, &left)?, canonical_key(r, &right)?))
+                    } else {
+                        Ok((l, r))
+                    }
+                })
+                .collect::<Result<_>>()?;
+            Ok(LogicalPlan::Join(join))
+        }
+        LogicalPlan::Sort(mut sort) => {
+            let schema = Arc::clone(sort.input.schema());
+            sort.expr = canonical_sort(sort.expr, &schema)?;
+            Ok(LogicalPlan::Sort(sort))
+        }
+        LogicalPlan::Window(_) => {
+            let schema = merge_schema(&plan.inputs());
+            let names = NamePreserver::new(&plan);
+            plan.map_expressions(|expr| {
+                let name = names.save(&expr);
+                let rewritten = expr.transform_up(|expr| window_keys(expr, &schema))?;
+                Ok(rewritten.update_data(|expr| name.restore(expr)))
+            })?
+            .data
+            .recompute_schema()
+        }
+        other => Ok(other),
+    }
+}
+
+fn group_keys(aggregate: Aggregate) -> Result<LogicalPlan> {
+    let Aggregate {
+        input,
+        group_expr,
+        aggr_expr,
+        ..
+    } = aggregate;
+    let schema = Arc::clone(input.schema());
+    let aggr_expr = aggr_expr
+        .into_iter()
+        .map(|expr| distinct_arguments(expr, &schema))
+        .collect::<Result<Vec<_>>>()?;
+    let sets = group_expr
+        .iter()
+        .any(|expr| matches!(expr, Expr::GroupingSet(_)));
+    if sets {
+        // Inside grouping sets keys are told apart by their columns, so the columns themselves change.
+        let keys: Vec<Expr> = group_expr.iter().flat_map(set_keys).collect();
+        let input = canonical_columns(Arc::unwrap_or_clone(input), |column| keys.contains(column))?;
+        return Aggregate::try_new(Arc::new(input), group_expr, aggr_expr)
+            .map(LogicalPlan::Aggregate);
+    }
+    let group_expr = group_expr
+        .into_iter()
+        .map(|expr| {
+            if !is_float(&expr, &schema)? || is_canonical(&expr) {
+                return Ok(expr);
+            }
+            let (relation, name) = expr.qualified_name();
+            let key = expr.unalias();
+            Ok(CanonicalFloat::call(key).alias_qualified(relation, name))
+        })
+        .collect::<Result<Vec<_>>>()?;
+    Aggregate::try_new(input, group_expr, aggr_expr).map(LogicalPlan::Aggregate)
+}
+
+fn set_keys(expr: &Expr) -> Vec<Expr> {
+    match expr {
+        Expr::GroupingSet(GroupingSet::Rollup(keys) | GroupingSet::Cube(keys)) => keys.clone(),
+        Expr::GroupingSet(GroupingSet::GroupingSets(sets)) => sets.concat(),
+        key => vec![key.clone()],
+    }
+}
+
+/// The arguments of a DISTINCT aggregate are keys, too.
+fn distinct_arguments(expr: Expr, schema: &DFSchema) -> Result<Expr> {
+    let (relation, name) = expr.qualified_name();
+    let rewritten = expr.transform_up(|expr| match expr {
+        Expr::AggregateFunction(mut function) if function.params.distinct => {
+            let mut changed = false;
+            function.params.args = function
+                .params
+                .args
+                .into_iter()
+                .map(|arg| {
+                    let key = canonical_key(arg.clone(), schema)?;
+                    changed |= key != arg;
+                    Ok(key)
+                })
+                .collect::<Result<_>>()?;
+            let function = Expr::AggregateFunction(function);
+            Ok(if changed {
+                Transformed::yes(function)
+            } else {
+                Transformed::no(function)
+            })
+        }
+        other => Ok(Transformed::no(other)),
+    })?;
+    Ok(if rewritten.transformed {
+        rewritten.data.unalias().alias_qualified(relation, name)
+    } else {
+        rewritten.data
+    })
+}
+
+/// A projection of all columns, those that are floating point numbers and `chosen` brought to one zero and one NaN.
+fn canonical_columns(input: LogicalPlan, chosen: impl Fn(&Expr) -> bool) -> Result<LogicalPlan> {
+    let mut changed = false;
+    let columns: Vec<Expr> = input
+        .schema()
+        .iter()
+        .map(|(qualifier, field)| {
+            let column = Expr::from((qualifier, field));
+            if field.data_type().is_floating() && chosen(&column) {
+                changed = true;
+                CanonicalFloat::call(column).alias_qualified(qualifier.cloned(), field.name())
+            } else {
+                column
+            }
+        })
+        .collect();
+    if changed {
+        LogicalPlanBuilder::from(input).project(columns)?.build()
+    } else {
+        Ok(input)
+    }
+}
+
+fn window_keys(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let Expr::WindowFunction(mut function) = expr else {
+        return Ok(Transformed::no(expr));
+    };
+    let WindowFunctionParams {
+        partition_by,
+        order_by,
+        ..
+    } = &mut function.params;
+    *partition_by = std::mem::take(partition_by)
+        .into_iter()
+        .map(|key| canonical_key(key, schema))
+        .collect::<Result<_>>()?;
+    *order_by = canonical_sort(std::mem::take(order_by), schema)?;
+    Ok(Transformed::yes(Expr::WindowFunction(function)))
+}
+
+fn canonical_sort(keys: Vec<SortExpr>, schema: &DFSchema) -> Result<Vec<SortExpr>> {
+    keys.into_iter()
+        .map(|mut key| {
+            key.expr = canonical_key(key.expr, schema)?;
+            Ok(key)
+        })
+        .collect()
+}
+
+fn canonical_key(key: Expr, schema: &DFSchema) -> Result<Expr> {
+    Ok(if is_float(&key, schema)? && !is_canonical(&key) {
+        CanonicalFloat::call(key)
+    } else {
+        key
+    })
+}
+
+fn is_float(expr: &Expr, schema: &DFSchema) -> Result<bool> {
+    if matches!(expr, Expr::GroupingSet(_)) {
+        return Ok(false);
+    }
+    Ok(expr.get_type(schema)?.is_floating())
+}
+
+fn is_canonical(expr: &Expr) -> bool {
+    match expr {
+        Expr::Alias(alias) => is_canonical(&alias.expr),
+        Expr::ScalarFunction(function) => function.name() == "canonical_float",
+        _ => false,
+    }
+}

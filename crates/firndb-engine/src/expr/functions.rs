@@ -1,0 +1,461 @@
+//! Functions that DuckDB's and PostgreSQL's users expect, where DataFusion lacks them or names them otherwise.
+//!
+//! A [`Shorthand`] stands for an expression: it has a type when SQL text is planned, and `super::semantics` puts the
+//! expression in its place before anything is computed.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, ArrowPrimitiveType, AsArray, FixedSizeBinaryArray, PrimitiveArray};
+use arrow::datatypes::{DataType, Field, FieldRef, Int64Type, TimeUnit, TimestampMicrosecondType};
+use datafusion::common::{Result, ScalarValue, exec_err};
+use datafusion::functions;
+use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
+use datafusion::logical_expr::{
+    AggregateUDF, ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
+    ScalarUDFImpl, Signature, Volatility, cast, lit,
+};
+
+use super::arithmetic::{ArithmeticOperator, resolve};
+use super::convert::{civil_from_days, message_name};
+use crate::types::{EXTENSION_KEY, UTC, UUID_EXTENSION, sql_name};
+use crate::{Error, SqlState};
+
+/// The scalar functions to register beside or over DataFusion's.
+pub(super) fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
+    let mut all: Vec<Arc<ScalarUDF>> = Form::ALL
+        .iter()
+        .map(|(name, aliases, form)| {
+            Arc::new(ScalarUDF::new_from_impl(Shorthand {
+                name,
+                aliases: aliases.iter().map(ToString::to_string).collect(),
+                form: *form,
+                signature: Signature::variadic_any(Volatility::Immutable),
+            }))
+        })
+        .collect();
+    all.push(Arc::new(ScalarUDF::new_from_impl(Now {
+        aliases: [
+            "current_timestamp",
+            "transaction_timestamp",
+            "get_current_timestamp",
+        ]
+        .map(String::from)
+        .into(),
+        signature: Signature::nullary(Volatility::Stable),
+    })));
+    all.push(Arc::new(ScalarUDF::new_from_impl(RandomUuid {
+        aliases: vec!["gen_random_uuid".into()],
+        signature: Signature::nullary(Volatility::Volatile),
+    })));
+    all.push(Arc::new(ScalarUDF::new_from_impl(DateDiff {
+        aliases: vec!["datediff".into()],
+        signature: Signature::any(3, Volatility::Immutable),
+    })));
+    let renamed: [(Arc<ScalarUDF>, &[&'static str]); 5] = [
+        (functions::math::signum(), &["sign"]),
+        (functions::math::ceil(), &["ceiling"]),
+        (functions::string::upper(), &["ucase"]),
+        (functions::string::lower(), &["lcase"]),
+        (functions::string::starts_with(), &["prefix"]),
+    ];
+    for (function, names) in renamed {
+        let function = function.as_ref().clone();
+        all.push(Arc::new(function.with_aliases(names.iter().copied())));
+    }
+    all
+}
+
+/// DataFusion's aggregates under further names.
+pub(super) fn aggregate_functions() -> Vec<Arc<AggregateUDF>> {
+    use datafusion::functions_aggregate::{first_last, string_agg};
+    [
+        (
+            string_agg::string_agg_udaf(),
+            &["group_concat", "listagg"][..],
+        ),
+        (first_last::first_value_udaf(), &["first", "arbitrary"]),
+        (first_last::last_value_udaf(), &["last"]),
+    ]
+    .into_iter()
+    .map(|(function, names)| {
+        let function = function.as_ref().clone();
+        Arc::new(function.with_aliases(names.iter().copied()))
+    })
+    .collect()
+}
+
+/// What a shorthand stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Form {
+    /// A part of a date as a bigint.
+    Part(&'static str),
+    Epoch,
+    FormatTime,
+    ParseTime,
+    Matches,
+    Length,
+    TypeOf,
+    If,
+    Operator(ArithmeticOperator),
+    Split,
+    Today,
+}
+
+impl Form {
+    const ALL: &'static [(&'static str, &'static [&'static str], Form)] = &[
+        ("year", &[], Form::Part("year")),
+        ("quarter", &[], Form::Part("quarter")),
+        ("month", &[], Form::Part("month")),
+        ("week", &["weekofyear"], Form::Part("week")),
+        ("day", &["dayofmonth"], Form::Part("day")),
+        ("dayofweek", &["weekday"], Form::Part("dow")),
+        ("dayofyear", &[], Form::Part("doy")),
+        ("hour", &[], Form::Part("hour")),
+        ("minute", &[], Form::Part("minute")),
+        ("second", &[], Form::Part("second")),
+        ("epoch", &[], Form::Epoch),
+        ("strftime", &[], Form::FormatTime),
+        ("strptime", &[], Form::ParseTime),
+        ("regexp_matches", &[], Form::Matches),
+        ("len", &[], Form::Length),
+        ("typeof", &["pg_typeof"], Form::TypeOf),
+        ("if", &[], Form::If),
+        ("mod", &["fmod"], Form::Operator(ArithmeticOperator::Modulo)),
+        (
+            "div",
+            &[],
+            Form::Operator(ArithmeticOperator::IntegerDivide),
+        ),
+        ("string_split", &["str_split", "split"], Form::Split),
+        ("today", &[], Form::Today),
+    ];
+
+    fn arguments(self) -> usize {
+        match self {
+            Form::Today => 0,
+            Form::Part(_) | Form::Epoch | Form::Length | Form::TypeOf => 1,
+            Form::If => 3,
+            _ => 2,
+        }
+    }
+
+    fn return_type(self, types: &[DataType]) -> Result<Option<DataType>> {
+        Ok(Some(match self {
+            Form::Part(_) | Form::Length => DataType::Int64,
+            Form::Epoch => DataType::Float64,
+            Form::FormatTime | Form::TypeOf => DataType::Utf8,
+            Form::ParseTime => DataType::Timestamp(TimeUnit::Microsecond, None),
+            Form::Matches => DataType::Boolean,
+            Form::If => match &types[1] {
+                DataType::Null => types[2].clone(),
+                known => known.clone(),
+            },
+            Form::Operator(operator) => {
+                return Ok(resolve(operator, &types[0], &types[1])?.map(|operands| operands.result));
+            }
+            Form::Split => DataType::new_list(types[0].clone(), true),
+            Form::Today => DataType::Date32,
+        }))
+    }
+
+    fn expand(self, args: &[Expr], fields: &[FieldRef]) -> Result<Option<Expr>> {
+        use functions::{datetime, regex, unicode};
+        Ok(Some(match (self, args) {
+            (Form::Part(part), [moment]) => cast(
+                datetime::date_part().call(vec![lit(part), moment.clone()]),
+                DataType::Int64,
+            ),
+            (Form::Epoch, [moment]) => cast(
+                datetime::date_part().call(vec![lit("epoch"), moment.clone()]),
+                DataType::Float64,
+            ),
+            (Form::FormatTime, [moment, format]) => {
+                datetime::to_char().call(vec![moment.clone(), format.clone()])
+            }
+            (Form::ParseTime, [text, format]) => cast(
+                datetime::to_timestamp_micros(&datafusion::config::ConfigOptions::default())
+                    .call(vec![text.clone(), format.clone()]),
+                DataType::Timestamp(TimeUnit::Microsecond, None),
+            ),
+            (Form::Matches, [text, pattern]) => {
+                regex::regexp_like().call(vec![text.clone(), pattern.clone()])
+            }
+            (Form::Length, [value]) if fields[0].data_type().is_list() => cast(
+                datafusion::functions_nested::expr_fn::array_length(value.clone()),
+                DataType::Int64,
+            ),
+            (Form::Length, [value]) => cast(
+                unicode::character_length().call(vec![value.clone()]),
+                DataType::Int64,
+            ),
+            (Form::TypeOf, [_]) => lit(sql_name(&fields[0])),
+            (Form::If, [condition, then, otherwise]) => {
+                datafusion::logical_expr::when(condition.clone(), then.clone())
+                    .otherwise(otherwise.clone())?
+            }
+            (Form::Split, [text, separator]) => {
+                datafusion::functions_nested::expr_fn::string_to_array(
+                    text.clone(),
+                    separator.clone(),
+                    lit(ScalarValue::Utf8(None)),
+                )
+            }
+            (Form::Today, []) => datetime::current_date().call(vec![]),
+            _ => return Ok(None),
+        }))
+    }
+}
+
+/// A function that stands for an expression.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Shorthand {
+    name: &'static str,
+    aliases: Vec<String>,
+    form: Form,
+    signature: Signature,
+}
+
+/// The expression that a call stands for, or the operator that it names.
+pub(super) enum Expansion {
+    Expression(Expr),
+    Operator(ArithmeticOperator, Expr, Expr),
+}
+
+/// What a function call is short for; `None` for every other function.
+pub(super) fn expand(
+    function: &ScalarUDF,
+    args: &[Expr],
+    fields: &[FieldRef],
+) -> Result<Option<Expansion>> {
+    let inner: &dyn std::any::Any = function.inner().as_ref();
+    let Some(shorthand) = inner.downcast_ref::<Shorthand>() else {
+        return Ok(None);
+    };
+    if let (Form::Operator(operator), [left, right]) = (shorthand.form, args) {
+        return Ok(Some(Expansion::Operator(
+            operator,
+            left.clone(),
+            right.clone(),
+        )));
+    }
+    Ok(shorthand
+        .form
+        .expand(args, fields)?
+        .map(Expansion::Expression))
+}
+
+impl ScalarUDFImpl for Shorthand {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn aliases(&self) -> &[String] {
+        &self.aliases
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        let found = if types.len() == self.form.arguments() {
+            self.form.return_type(types)?
+        } else {
+            None
+        };
+        found.ok_or_else(|| {
+            let types: Vec<String> = types
+                .iter()
+                .map(|data_type| message_name(&Field::new("", data_type.clone(), true)))
+                .collect();
+            Error::new(
+                SqlState::UndefinedFunction,
+                format!("function {}({}) does not exist", self.name, types.join(", ")),
+            )
+            .with_hint("No function matches the given name and argument types. You might need to add explicit type casts.")
+            .into()
+        })
+    }
+
+    fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        exec_err!("{} was not replaced by what it stands for", self.name)
+    }
+}
+
+/// The moment at which the statement began.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Now {
+    aliases: Vec<String>,
+    signature: Signature,
+}
+
+impl Now {
+    fn value(micros: i64) -> ScalarValue {
+        ScalarValue::TimestampMicrosecond(Some(micros), Some(UTC.into()))
+    }
+}
+
+impl ScalarUDFImpl for Now {
+    fn name(&self) -> &str {
+        "now"
+    }
+
+    fn aliases(&self) -> &[String] {
+        &self.aliases
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Timestamp(TimeUnit::Microsecond, Some(UTC.into())))
+    }
+
+    fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        Ok(match info.query_execution_start_time() {
+            Some(start) => ExprSimplifyResult::Simplified(Expr::Literal(
+                Now::value(start.timestamp_micros()),
+                None,
+            )),
+            None => ExprSimplifyResult::Original(args),
+        })
+    }
+
+    fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        Ok(ColumnarValue::Scalar(Now::value(
+            chrono::Utc::now().timestamp_micros(),
+        )))
+    }
+}
+
+/// A random UUID for each row.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct RandomUuid {
+    aliases: Vec<String>,
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for RandomUuid {
+    fn name(&self) -> &str {
+        "uuid"
+    }
+
+    fn aliases(&self) -> &[String] {
+        &self.aliases
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::FixedSizeBinary(16))
+    }
+
+    fn return_field_from_args(&self, _: ReturnFieldArgs) -> Result<FieldRef> {
+        let field = Field::new(self.name(), DataType::FixedSizeBinary(16), false);
+        Ok(Arc::new(field.with_metadata(
+            [(EXTENSION_KEY.to_string(), UUID_EXTENSION.to_string())].into(),
+        )))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let uuids = (0..args.number_rows).map(|_| uuid::Uuid::new_v4().into_bytes());
+        let array: ArrayRef = if args.number_rows == 0 {
+            arrow::array::new_empty_array(&DataType::FixedSizeBinary(16))
+        } else {
+            Arc::new(FixedSizeBinaryArray::try_from_iter(uuids)?)
+        };
+        Ok(ColumnarValue::Array(array))
+    }
+}
+
+/// How many borders of a part of the calendar lie between two moments.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct DateDiff {
+    aliases: Vec<String>,
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for DateDiff {
+    fn name(&self) -> &str {
+        "date_diff"
+    }
+
+    fn aliases(&self) -> &[String] {
+        &self.aliases
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Int64)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let [part, from, to] = args.args.as_slice() else {
+            return exec_err!("date_diff takes a part and two moments");
+        };
+        let ColumnarValue::Scalar(part) = part else {
+            return exec_err!("the part of date_diff is a constant");
+        };
+        let Some(Some(part)) = part.try_as_str() else {
+            return exec_err!("the part of date_diff is a text");
+        };
+        let part = part.to_ascii_lowercase();
+        let unit = unit(part.trim_end_matches('s')).ok_or_else(|| {
+            Error::new(
+                SqlState::InvalidParameterValue,
+                format!("date part \"{part}\" not recognized"),
+            )
+        })?;
+        let from = micros(from, args.number_rows)?;
+        let to = micros(to, args.number_rows)?;
+        let difference: PrimitiveArray<Int64Type> =
+            arrow::compute::binary(&from, &to, |from, to| unit(to) - unit(from))?;
+        Ok(ColumnarValue::Array(Arc::new(difference)))
+    }
+}
+
+fn micros(value: &ColumnarValue, rows: usize) -> Result<PrimitiveArray<TimestampMicrosecondType>> {
+    let stamp = DataType::Timestamp(TimeUnit::Microsecond, None);
+    let array = arrow::compute::cast(&value.to_array(rows)?, &stamp)?;
+    Ok(array.as_primitive::<TimestampMicrosecondType>().clone())
+}
+
+type Micros = <TimestampMicrosecondType as ArrowPrimitiveType>::Native;
+
+/// The number of a moment's year, month, day … counted from a fixed one.
+fn unit(part: &str) -> Option<fn(Micros) -> i64> {
+    const SECOND: i64 = 1_000_000;
+    const DAY: i64 = 86_400 * SECOND;
+    fn year_month(micros: i64) -> (i64, i64) {
+        let (year, month, _) = civil_from_days(micros.div_euclid(DAY));
+        (year, i64::from(month) - 1)
+    }
+    Some(match part {
+        "year" | "yr" | "y" => |micros| year_month(micros).0,
+        "decade" => |micros| year_month(micros).0.div_euclid(10),
+        "century" | "centurie" => |micros| (year_month(micros).0 - 1).div_euclid(100),
+        "quarter" => |micros| {
+            let (year, month) = year_month(micros);
+            year * 4 + month / 3
+        },
+        "month" | "mon" => |micros| {
+            let (year, month) = year_month(micros);
+            year * 12 + month
+        },
+        // 1970-01-05 was a Monday.
+        "week" | "w" => |micros| (micros.div_euclid(DAY) - 4).div_euclid(7),
+        "day" | "d" | "dayofmonth" => |micros| micros.div_euclid(DAY),
+        "hour" | "hr" | "h" => |micros| micros.div_euclid(3_600 * SECOND),
+        "minute" | "min" | "m" => |micros| micros.div_euclid(60 * SECOND),
+        "second" | "sec" => |micros| micros.div_euclid(SECOND),
+        "millisecond" => |micros| micros.div_euclid(1_000),
+        "microsecond" => |micros| micros,
+        _ => return None,
+    })
+}

@@ -1,0 +1,57 @@
+//! Arithmetic, casts and functions that do not lie.
+
+mod aggregate;
+mod arithmetic;
+mod assign;
+mod branches;
+mod cast;
+mod convert;
+mod floats;
+mod functions;
+mod guards;
+mod literals;
+mod operators;
+mod planner;
+mod semantics;
+mod show;
+
+use std::sync::Arc;
+
+use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::optimizer::Analyzer;
+
+pub use assign::assign;
+pub use literals::type_literals;
+pub use show::show;
+
+use crate::types::TypeNames;
+
+/// Adds the expression planners, the type planner, functions, analyzer and optimizer rules to a session state that has
+/// DataFusion's defaults already: ours come before its planners and replace its functions of the same name.
+pub fn configure(mut builder: SessionStateBuilder) -> SessionStateBuilder {
+    builder
+        .expr_planners()
+        .get_or_insert_with(Vec::new)
+        .insert(0, Arc::new(planner::CheckedOperators));
+    builder
+        .type_planner()
+        .get_or_insert_with(|| Arc::new(TypeNames::default()));
+    builder
+        .aggregate_functions()
+        .get_or_insert_with(Vec::new)
+        .extend(
+            functions::aggregate_functions()
+                .into_iter()
+                .chain(aggregate::functions()),
+        );
+    builder
+        .scalar_functions()
+        .get_or_insert_with(Vec::new)
+        .extend(functions::scalar_functions());
+    let analyzer = builder.analyzer().get_or_insert_with(Analyzer::new);
+    analyzer
+        .rules
+        .insert(0, Arc::new(semantics::CheckedSemantics));
+    analyzer.rules.push(Arc::new(semantics::CheckedCoercions));
+    builder
+}

@@ -1,0 +1,320 @@
+//! The analyzer rules that give plans our semantics, whichever way their expressions came.
+//!
+//! ```text
+//! plan of SQL text ──CheckedSemantics──▶ DataFusion's type coercion ──CheckedCoercions──▶ optimizer
+//! ```
+//!
+//! [`CheckedSemantics`] replaces casts, negation, arithmetic that had untyped parameters when it was planned, and
+//! comparisons; timestamps become microseconds. [`CheckedCoercions`] replaces those casts of DataFusion's coercion that
+//! could fail or differ from ours. Names of columns stay.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, FieldRef, TimeUnit};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, Result};
+use datafusion::config::ConfigOptions;
+use datafusion::logical_expr::expr::{InList, ScalarFunction};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{
+    Between, BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, and, not,
+};
+use datafusion::optimizer::AnalyzerRule;
+
+use super::arithmetic::ArithmeticOperator;
+use super::branches::{unified_call, unified_case, unified_rows};
+use super::cast::{Cast, is_lossless};
+use super::convert::{Rule, canonical_type};
+use super::floats;
+use super::functions::{self, Expansion};
+use super::guards;
+use super::operators::{aligned, arithmetic, comparison, negation};
+
+/// Before DataFusion's coercion.
+#[derive(Debug)]
+pub(crate) struct CheckedSemantics;
+
+impl AnalyzerRule for CheckedSemantics {
+    fn name(&self) -> &str {
+        "checked_semantics"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        plan.transform_up_with_subqueries(|plan| {
+            let plan = rewrite_expressions(unified_rows(plan)?, &mut |expr, schema| {
+                checked(expr, schema)?.transform_data(guards::guarded)
+            })?;
+            let plan = match plan {
+                LogicalPlan::Filter(mut filter) => {
+                    filter.predicate = guards::of_filter(filter.predicate)?;
+                    LogicalPlan::Filter(filter)
+                }
+                other => other,
+            };
+            floats::equal_zeros(plan).map(Transformed::yes)
+        })
+        .map(|transformed| transformed.data)
+    }
+}
+
+/// After DataFusion's coercion.
+#[derive(Debug)]
+pub(crate) struct CheckedCoercions;
+
+impl AnalyzerRule for CheckedCoercions {
+    fn name(&self) -> &str {
+        "checked_coercions"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        plan.transform_up_with_subqueries(|plan| {
+            rewrite_expressions(plan, &mut |expr, schema| match expr {
+                Expr::Cast(cast) if is_ours(cast.field.data_type()) => {
+                    let (_, source) = cast.expr.to_field(schema)?;
+                    if is_lossless(&source, &cast.field) {
+                        return Ok(Transformed::no(Expr::Cast(cast)));
+                    }
+                    Ok(Transformed::yes(Cast::call(
+                        *cast.expr,
+                        &source,
+                        &cast.field,
+                        Rule::Explicit,
+                    )?))
+                }
+                other => Ok(Transformed::no(other)),
+            })
+            .map(Transformed::yes)
+        })
+        .map(|transformed| transformed.data)
+    }
+}
+
+/// Rewrites every expression of a plan node, bottom up, with the columns of its inputs in sight.
+fn rewrite_expressions(
+    plan: LogicalPlan,
+    rewrite: &mut impl FnMut(Expr, &DFSchema) -> Result<Transformed<Expr>>,
+) -> Result<LogicalPlan> {
+    let mut schema = merge_schema(&plan.inputs());
+    if let LogicalPlan::TableScan(scan) = &plan {
+        schema.merge(&DFSchema::try_from_qualified_schema(
+            scan.table_name.clone(),
+            &scan.source.schema(),
+        )?);
+    }
+    let names = NamePreserver::new(&plan);
+    let rewritten = plan.map_expressions(|expr| {
+        let name = names.save(&expr);
+        let rewritten = expr.transform_up(|expr| rewrite(expr, &schema))?;
+        Ok(if rewritten.transformed {
+            rewritten.update_data(|expr| name.restore(expr))
+        } else {
+            rewritten
+        })
+    })?;
+    // The types of inputs may have changed below a node that itself did not.
+    rewritten.data.recompute_schema()
+}
+
+fn checked(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let replaced = match expr {
+        Expr::Cast(cast) => {
+            let (_, source) = cast.expr.to_field(schema)?;
+            return Ok(Transformed::yes(match at_time_zone(&source, &cast.field) {
+                Some(zone) => Cast::at_zone(*cast.expr, &source, zone)?,
+                None => Cast::call(*cast.expr, &source, &cast.field, Rule::Explicit)?,
+            }));
+        }
+        Expr::TryCast(cast) => {
+            let (_, source) = cast.expr.to_field(schema)?;
+            let tried = Cast::call(*cast.expr, &source, &cast.field, Rule::Try)?;
+            return Ok(Transformed::yes(tried));
+        }
+        Expr::Negative(ref operand) => negation(operand, schema)?,
+        Expr::BinaryExpr(ref binary) => match arithmetic_operator(binary.op) {
+            Some(operator) => arithmetic(operator, &binary.left, &binary.right, schema)?,
+            None if is_comparison(binary.op) => compared(binary, schema)?,
+            None => None,
+        },
+        Expr::Between(ref between) => Some(bounded(between, schema)?),
+        Expr::InList(list) => return listed(list, schema).map(Transformed::yes),
+        Expr::Case(case) => return unified_case(case, schema),
+        Expr::ScalarFunction(ref function) => {
+            if let Some(unified) = unified_call(function, schema)? {
+                return Ok(Transformed::yes(unified));
+            }
+            if let Some(expansion) = expanded(function, schema)? {
+                return Ok(Transformed::yes(expansion));
+            }
+            let unit = match expr.get_type(schema)? {
+                DataType::Timestamp(unit, zone) => Some((unit, zone)),
+                _ => None,
+            };
+            match unit {
+                // A date is truncated as a timestamp of microseconds, which all dates of interest have.
+                _ if matches!(function.name(), "date_trunc" | "date_bin")
+                    && has_dates(&function.args, schema)? =>
+                {
+                    let mut function = function.clone();
+                    function.args = function
+                        .args
+                        .into_iter()
+                        .map(|arg| microseconds_of_date(arg, schema))
+                        .collect::<Result<_>>()?;
+                    Some(Expr::ScalarFunction(function))
+                }
+                Some((unit, zone)) if unit != TimeUnit::Microsecond => {
+                    let to = Arc::new(Field::new(
+                        "",
+                        DataType::Timestamp(TimeUnit::Microsecond, zone.clone()),
+                        true,
+                    ));
+                    let from = Field::new("", DataType::Timestamp(unit, zone), true);
+                    Some(Cast::call(expr.clone(), &from, &to, Rule::Explicit)?)
+                }
+                _ => None,
+            }
+        }
+        _ => None,
+    };
+    Ok(match replaced {
+        Some(replaced) => Transformed::yes(replaced),
+        None => Transformed::no(expr),
+    })
+}
+
+/// What a call of a shorthand stands for, itself checked.
+fn expanded(function: &ScalarFunction, schema: &DFSchema) -> Result<Option<Expr>> {
+    let fields = function
+        .args
+        .iter()
+        .map(|arg| arg.to_field(schema).map(|(_, field)| field))
+        .collect::<Result<Vec<_>>>()?;
+    Ok(
+        match functions::expand(&function.func, &function.args, &fields)? {
+            None => None,
+            Some(Expansion::Operator(operator, left, right)) => {
+                arithmetic(operator, &left, &right, schema)?
+            }
+            Some(Expansion::Expression(expr)) => {
+                Some(expr.transform_up(|expr| checked(expr, schema))?.data)
+            }
+        },
+    )
+}
+
+fn arithmetic_operator(operator: Operator) -> Option<ArithmeticOperator> {
+    Some(match operator {
+        Operator::Plus => ArithmeticOperator::Plus,
+        Operator::Minus => ArithmeticOperator::Minus,
+        Operator::Multiply => ArithmeticOperator::Multiply,
+        Operator::Divide => ArithmeticOperator::Divide,
+        Operator::IntegerDivide => ArithmeticOperator::IntegerDivide,
+        Operator::Modulo => ArithmeticOperator::Modulo,
+        _ => return None,
+    })
+}
+
+fn is_comparison(operator: Operator) -> bool {
+    matches!(
+        operator,
+        Operator::Eq
+            | Operator::NotEq
+            | Operator::Lt
+            | Operator::LtEq
+            | Operator::Gt
+            | Operator::GtEq
+            | Operator::IsDistinctFrom
+            | Operator::IsNotDistinctFrom
+    )
+}
+
+fn compared(binary: &BinaryExpr, schema: &DFSchema) -> Result<Option<Expr>> {
+    let typed = comparison(&binary.left, binary.op, &binary.right, schema)?;
+    let binary = match &typed {
+        Some(Expr::BinaryExpr(typed)) => typed,
+        _ => binary,
+    };
+    Ok(floats::comparison(binary, schema)?.or(typed))
+}
+
+/// BETWEEN with bounds of the operand's type; where they are of another one, two comparisons.
+fn bounded(between: &Between, schema: &DFSchema) -> Result<Expr> {
+    let operand = between.expr.as_ref();
+    let lower = BinaryExpr::new(
+        Box::new(operand.clone()),
+        Operator::GtEq,
+        between.low.clone(),
+    );
+    let upper = BinaryExpr::new(
+        Box::new(operand.clone()),
+        Operator::LtEq,
+        between.high.clone(),
+    );
+    let lower = compared(&lower, schema)?.unwrap_or(Expr::BinaryExpr(lower));
+    let upper = compared(&upper, schema)?.unwrap_or(Expr::BinaryExpr(upper));
+    Ok(match (&lower, &upper) {
+        (Expr::BinaryExpr(low), Expr::BinaryExpr(high))
+            if low.left == between.expr
+                && high.left == between.expr
+                && low.op == Operator::GtEq
+                && high.op == Operator::LtEq =>
+        {
+            Expr::Between(Between::new(
+                between.expr.clone(),
+                between.negated,
+                low.right.clone(),
+                high.right.clone(),
+            ))
+        }
+        _ if between.negated => not(and(lower, upper)),
+        _ => and(lower, upper),
+    })
+}
+
+fn listed(list: InList, schema: &DFSchema) -> Result<Expr> {
+    let (_, field) = list.expr.to_field(schema)?;
+    let mut items = Vec::with_capacity(list.list.len());
+    for item in list.list {
+        let (_, item_field) = item.to_field(schema)?;
+        let item = aligned(item, &item_field, &field)?;
+        items.extend(floats::other_zero(&item));
+        items.push(item);
+    }
+    Ok(Expr::InList(InList::new(list.expr, items, list.negated)))
+}
+
+/// The zone of `x AT TIME ZONE 'zone'`, which SqlToRel plans as a cast to nanoseconds, a type that SQL text cannot name.
+fn at_time_zone(source: &Field, target: &Field) -> Option<Arc<str>> {
+    match (source.data_type(), target.data_type()) {
+        (_, DataType::Timestamp(TimeUnit::Nanosecond, Some(zone))) => Some(Arc::clone(zone)),
+        _ => None,
+    }
+}
+
+fn has_dates(args: &[Expr], schema: &DFSchema) -> Result<bool> {
+    for arg in args {
+        if arg.get_type(schema)? == DataType::Date32 {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn microseconds_of_date(arg: Expr, schema: &DFSchema) -> Result<Expr> {
+    let (_, field) = arg.to_field(schema)?;
+    if *field.data_type() != DataType::Date32 {
+        return Ok(arg);
+    }
+    let to: FieldRef = Arc::new(Field::new(
+        "",
+        DataType::Timestamp(TimeUnit::Microsecond, None),
+        true,
+    ));
+    Ok(Cast::call(arg, &field, &to, Rule::Explicit)?)
+}
+
+/// Whether our casts yield a type; DataFusion's functions also want others (nanoseconds, dictionaries).
+fn is_ours(data_type: &DataType) -> bool {
+    !data_type.is_nested() && canonical_type(data_type) == *data_type
+}

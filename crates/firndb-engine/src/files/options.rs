@@ -1,0 +1,412 @@
+//! Formats and their options, by the names that PostgreSQL and DuckDB use.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::datatypes::{Field, FieldRef};
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+
+pub use crate::parse::copy::OptionValue;
+use crate::{Error, Result, SqlState};
+
+/// A file format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// Comma-separated values, and their relatives.
+    Csv,
+    /// Apache Parquet.
+    Parquet,
+    /// JSON objects, one a line or in one array.
+    Json,
+    /// Arrow IPC, file or stream.
+    Arrow,
+}
+
+impl Format {
+    /// By name, as `FORMAT` gives it.
+    pub fn of_name(name: &str) -> Result<Format> {
+        Ok(match name.to_ascii_lowercase().as_str() {
+            "csv" => Format::Csv,
+            "parquet" => Format::Parquet,
+            "json" | "ndjson" | "jsonl" => Format::Json,
+            "arrow" | "arrows" | "feather" | "ipc" => Format::Arrow,
+            "text" | "binary" => {
+                return Err(
+                    Error::unsupported(format!("COPY format \"{name}\" is not supported"))
+                        .with_hint("The formats are csv, parquet, json and arrow."),
+                );
+            }
+            _ => {
+                return Err(Error::new(
+                    SqlState::InvalidParameterValue,
+                    format!("COPY format \"{name}\" not recognized"),
+                )
+                .with_hint("The formats are csv, parquet, json and arrow."));
+            }
+        })
+    }
+
+    /// By a path's extension, that of a compression left aside.
+    pub fn of_path(path: &Path) -> Option<Format> {
+        let extension = |p: &Path| {
+            p.extension()
+                .and_then(|e| e.to_str())
+                .map(str::to_ascii_lowercase)
+        };
+        let last = extension(path)?;
+        let last = match Compression::of_extension(&last) {
+            Some(_) => extension(Path::new(path.file_stem()?))?,
+            None => last,
+        };
+        Some(match last.as_str() {
+            "csv" | "tsv" | "tbl" => Format::Csv,
+            "parquet" | "pq" => Format::Parquet,
+            "json" | "ndjson" | "jsonl" => Format::Json,
+            "arrow" | "arrows" | "feather" | "ipc" => Format::Arrow,
+            _ => return None,
+        })
+    }
+}
+
+/// A compression of a file, or of what is in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compression {
+    /// None.
+    None,
+    /// gzip.
+    Gzip,
+    /// bzip2 (read only).
+    Bzip2,
+    /// xz (read only).
+    Xz,
+    /// Zstandard.
+    Zstd,
+    /// Snappy (Parquet).
+    Snappy,
+    /// LZ4 (Parquet, Arrow).
+    Lz4,
+    /// Brotli (Parquet).
+    Brotli,
+}
+
+impl Compression {
+    /// By name.
+    pub fn of_name(name: &str) -> Result<Option<Compression>> {
+        Ok(Some(match name.to_ascii_lowercase().as_str() {
+            "auto" | "auto_detect" => return Ok(None),
+            "none" | "uncompressed" => Compression::None,
+            "gzip" | "gz" => Compression::Gzip,
+            "bzip2" | "bz2" => Compression::Bzip2,
+            "xz" => Compression::Xz,
+            "zstd" | "zst" => Compression::Zstd,
+            "snappy" => Compression::Snappy,
+            "lz4" | "lz4_raw" => Compression::Lz4,
+            "brotli" => Compression::Brotli,
+            _ => {
+                return Err(Error::new(
+                    SqlState::InvalidParameterValue,
+                    format!("compression \"{name}\" not recognized"),
+                ));
+            }
+        }))
+    }
+
+    fn of_extension(extension: &str) -> Option<Compression> {
+        Some(match extension {
+            "gz" => Compression::Gzip,
+            "bz2" => Compression::Bzip2,
+            "xz" => Compression::Xz,
+            "zst" => Compression::Zstd,
+            _ => return None,
+        })
+    }
+
+    /// By a path's extension.
+    pub fn of_path(path: &Path) -> Compression {
+        path.extension()
+            .and_then(|e| e.to_str())
+            .and_then(|e| Compression::of_extension(&e.to_ascii_lowercase()))
+            .unwrap_or(Compression::None)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Compression::None => "none",
+            Compression::Gzip => "gzip",
+            Compression::Bzip2 => "bzip2",
+            Compression::Xz => "xz",
+            Compression::Zstd => "zstd",
+            Compression::Snappy => "snappy",
+            Compression::Lz4 => "lz4",
+            Compression::Brotli => "brotli",
+        }
+    }
+}
+
+impl OptionValue {
+    /// As text; `what` names the option in errors.
+    fn text(&self, what: &str) -> Result<String> {
+        match self {
+            OptionValue::Text(text) => Ok(text.clone()),
+            OptionValue::Boolean(value) => Ok(value.to_string()),
+            OptionValue::List(items) if items.len() == 1 => Ok(items[0].clone()),
+            _ => Err(invalid(what, "a single value")),
+        }
+    }
+
+    fn boolean(&self, what: &str) -> Result<bool> {
+        match self {
+            OptionValue::None => Ok(true),
+            OptionValue::Boolean(value) => Ok(*value),
+            OptionValue::Text(text) => match text.to_ascii_lowercase().as_str() {
+                "true" | "on" | "1" | "yes" => Ok(true),
+                "false" | "off" | "0" | "no" => Ok(false),
+                _ => Err(invalid(what, "a Boolean value")),
+            },
+            _ => Err(invalid(what, "a Boolean value")),
+        }
+    }
+
+    fn number(&self, what: &str) -> Result<usize> {
+        self.text(what)?
+            .parse()
+            .map_err(|_| invalid(what, "a whole number"))
+    }
+
+    /// One byte, or nothing for an empty text.
+    fn byte(&self, what: &str) -> Result<Option<u8>> {
+        let text = self.text(what)?;
+        match text.as_bytes() {
+            [] => Ok(None),
+            b"\\t" => Ok(Some(b'\t')),
+            [byte] if byte.is_ascii() => Ok(Some(*byte)),
+            _ => Err(invalid(what, "a single one-byte character")),
+        }
+    }
+
+    fn list(&self, what: &str) -> Result<Vec<String>> {
+        match self {
+            OptionValue::Text(text) => Ok(vec![text.clone()]),
+            OptionValue::List(items) => Ok(items.clone()),
+            _ => Err(invalid(what, "a list")),
+        }
+    }
+}
+
+fn invalid(what: &str, wanted: &str) -> Error {
+    Error::new(
+        SqlState::InvalidParameterValue,
+        format!("option \"{what}\" requires {wanted}"),
+    )
+}
+
+/// How CSV is written down.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CsvOptions {
+    /// Between fields; found out when not given.
+    pub delimiter: Option<u8>,
+    /// Around fields that need it.
+    pub quote: Option<u8>,
+    /// Before a quote within quotes.
+    pub escape: Option<u8>,
+    /// Whether the first record names the columns; found out when not given.
+    pub header: Option<bool>,
+    /// What stands for NULL when not quoted.
+    pub nulls: Vec<String>,
+    /// Lines before the header to pass over.
+    pub skip: usize,
+    /// Lines that begin with it are passed over.
+    pub comment: Option<u8>,
+    /// Whether missing fields at the end of a record are NULL.
+    pub null_padding: bool,
+    /// Whether every column is text.
+    pub all_varchar: bool,
+    /// Records from which types are found out.
+    pub sample: usize,
+    /// Columns whose values are quoted when written; `None` in it for all.
+    pub force_quote: Option<Vec<String>>,
+    /// Columns where the null text is that text.
+    pub force_not_null: Vec<String>,
+    /// Columns where the quoted null text is NULL too.
+    pub force_null: Vec<String>,
+}
+
+impl Default for CsvOptions {
+    fn default() -> Self {
+        CsvOptions {
+            delimiter: None,
+            quote: Some(b'"'),
+            escape: None,
+            header: None,
+            nulls: vec![String::new()],
+            skip: 0,
+            comment: None,
+            null_padding: false,
+            all_varchar: false,
+            sample: 20_480,
+            force_quote: None,
+            force_not_null: Vec::new(),
+            force_null: Vec::new(),
+        }
+    }
+}
+
+/// What is said about files besides their paths.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FileOptions {
+    /// The format.
+    pub format: Format,
+    /// The compression; by extension when not given.
+    pub compression: Option<Compression>,
+    /// CSV.
+    pub csv: CsvOptions,
+    /// Columns as the user declares them.
+    pub columns: Option<Vec<FieldRef>>,
+    /// Types of some columns, by name.
+    pub types: Vec<FieldRef>,
+    /// Names of the columns.
+    pub names: Option<Vec<String>>,
+    /// JSON: objects in one array instead of one a line; found out when not given.
+    pub array: Option<bool>,
+    /// Rows of a Parquet row group.
+    pub row_group: Option<usize>,
+    /// Level of compression.
+    pub level: Option<i32>,
+}
+
+impl FileOptions {
+    /// Nothing said.
+    pub fn new(format: Format) -> Self {
+        FileOptions {
+            format,
+            compression: None,
+            csv: CsvOptions::default(),
+            columns: None,
+            types: Vec::new(),
+            names: None,
+            array: None,
+            row_group: None,
+            level: None,
+        }
+    }
+
+    /// Takes an option. Names are those of PostgreSQL's COPY and of DuckDB's readers and COPY.
+    pub fn set(&mut self, name: &str, value: &OptionValue) -> Result<()> {
+        let name = name.to_ascii_lowercase();
+        match (name.as_str(), self.format) {
+            ("compression" | "codec", _) => {
+                self.compression = Compression::of_name(&value.text(&name)?)?;
+            }
+            ("compression_level", _) => {
+                let level = value.text(&name)?.parse();
+                self.level = Some(level.map_err(|_| invalid(&name, "a whole number"))?);
+            }
+            ("columns", Format::Csv | Format::Json) => {
+                let OptionValue::Pairs(pairs) = value else {
+                    return Err(invalid(&name, "a struct of names and types"));
+                };
+                self.columns = Some(declared(pairs)?);
+            }
+            ("types" | "dtypes" | "column_types", Format::Csv) => {
+                let OptionValue::Pairs(pairs) = value else {
+                    return Err(invalid(&name, "a struct of names and types"));
+                };
+                self.types = declared(pairs)?;
+            }
+            ("names" | "column_names", Format::Csv) => self.names = Some(value.list(&name)?),
+            ("format", Format::Json) => match value.text(&name)?.to_ascii_lowercase().as_str() {
+                "auto" => self.array = None,
+                "array" => self.array = Some(true),
+                "newline_delimited" | "nd" => self.array = Some(false),
+                _ => return Err(invalid(&name, "auto, array or newline_delimited")),
+            },
+            ("array", Format::Json) => self.array = Some(value.boolean(&name)?),
+            ("row_group_size", Format::Parquet) => {
+                self.row_group = Some(value.number(&name)?.max(1));
+            }
+            ("sample_size" | "maximum_sample_files" | "auto_detect", Format::Json) => {}
+            ("sample_size", Format::Csv) => {
+                self.csv.sample = match value.text(&name)?.as_str() {
+                    "-1" => usize::MAX,
+                    _ => value.number(&name)?.max(1),
+                };
+            }
+            (_, Format::Csv) => self.set_csv(&name, value)?,
+            _ => return Err(unknown(&name)),
+        }
+        Ok(())
+    }
+
+    fn set_csv(&mut self, name: &str, value: &OptionValue) -> Result<()> {
+        let csv = &mut self.csv;
+        match name {
+            "delimiter" | "delim" | "sep" => {
+                csv.delimiter = value.byte(name)?;
+                if csv.delimiter.is_none() || matches!(csv.delimiter, Some(b'\n' | b'\r')) {
+                    return Err(invalid(name, "a single one-byte character"));
+                }
+            }
+            "quote" => csv.quote = value.byte(name)?,
+            "escape" => csv.escape = value.byte(name)?,
+            "header" => {
+                csv.header = match value {
+                    // PostgreSQL's HEADER MATCH also checks the names.
+                    OptionValue::Text(text) if text.eq_ignore_ascii_case("match") => Some(true),
+                    _ => Some(value.boolean(name)?),
+                }
+            }
+            "null" | "nullstr" | "nulls" => csv.nulls = value.list(name)?,
+            "skip" => csv.skip = value.number(name)?,
+            "comment" => csv.comment = value.byte(name)?,
+            "null_padding" => csv.null_padding = value.boolean(name)?,
+            "all_varchar" => csv.all_varchar = value.boolean(name)?,
+            "force_quote" => csv.force_quote = Some(value.list(name)?),
+            "force_not_null" => csv.force_not_null = value.list(name)?,
+            "force_null" => csv.force_null = value.list(name)?,
+            "encoding" => {
+                let encoding = value.text(name)?.to_ascii_lowercase();
+                if !matches!(encoding.as_str(), "utf8" | "utf-8" | "unicode") {
+                    return Err(Error::unsupported(format!(
+                        "files in encoding \"{encoding}\" are not supported"
+                    )));
+                }
+            }
+            // What they ask for is what happens.
+            "freeze" | "auto_detect" | "parallel" => {
+                value.boolean(name)?;
+            }
+            _ => return Err(unknown(name)),
+        }
+        Ok(())
+    }
+}
+
+fn unknown(name: &str) -> Error {
+    Error::new(
+        SqlState::SyntaxError,
+        format!("option \"{name}\" not recognized"),
+    )
+}
+
+/// Fields from names and SQL types.
+fn declared(pairs: &[(String, String)]) -> Result<Vec<FieldRef>> {
+    pairs
+        .iter()
+        .map(|(name, sql)| {
+            let dialect = GenericDialect {};
+            let parsed = Parser::new(&dialect)
+                .try_with_sql(sql)
+                .and_then(|mut parser| parser.parse_data_type())
+                .map_err(|_| {
+                    Error::new(
+                        SqlState::UndefinedObject,
+                        format!("type \"{sql}\" does not exist"),
+                    )
+                })?;
+            let field: Field = crate::types::column_field(name, &parsed, true, &|_| None)?;
+            Ok(Arc::new(field))
+        })
+        .collect()
+}

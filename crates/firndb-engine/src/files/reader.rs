@@ -1,0 +1,350 @@
+//! The batches of files.
+//!
+//! ```text
+//!   blocking task: read, decompress, cut ──▶ channel of 2 ──▶ blocking tasks: parse (several at a time) ──▶ batches in file order
+//! ```
+
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use arrow::error::ArrowError;
+use arrow::ipc::reader::{FileReader, StreamReader};
+use arrow::json::ReaderBuilder;
+use datafusion_datasource_json::utils::JsonArrayToNdjsonReader;
+use futures::stream::{self, BoxStream};
+use futures::{StreamExt, TryStreamExt};
+use tokio::sync::mpsc;
+use tokio::task::spawn_blocking;
+
+use super::chunks::{Boundary, Chunk, Chunks, Lines};
+use super::csv::{Dialect, Records};
+use super::infer::malformed;
+use super::options::{FileOptions, Format};
+use super::paths::{file_error, open};
+use crate::scan::frame::compute_array;
+use crate::scan::source::MORSEL_ROWS;
+use crate::{Error, Result};
+
+/// How the files of one relation are read.
+#[derive(Debug)]
+pub struct Reading {
+    /// What was said about them.
+    pub options: FileOptions,
+    /// All columns of a file. For CSV in the types that they are assigned to, else in compute types.
+    pub schema: SchemaRef,
+    /// CSV: its dialect, and whether a header is passed over.
+    pub csv: Option<(Dialect, bool)>,
+    /// Pieces parsed at a time.
+    pub parallelism: usize,
+}
+
+/// The batches of a file, in order, of at most [`MORSEL_ROWS`] rows.
+pub fn batches(
+    reading: Arc<Reading>,
+    path: PathBuf,
+    projection: Arc<[usize]>,
+) -> BoxStream<'static, Result<RecordBatch>> {
+    let whole = match (reading.options.format, reading.csv) {
+        (Format::Csv, Some((dialect, header))) => {
+            let parse = Parser {
+                reading,
+                projection,
+                path: path.clone(),
+                header,
+            };
+            pieces(path, dialect, parse, Parser::csv)
+        }
+        (Format::Json, _) => {
+            let parse = Parser {
+                reading,
+                projection,
+                path: path.clone(),
+                header: false,
+            };
+            pieces(path, Lines, parse, Parser::json)
+        }
+        _ => arrow_file(reading, path, projection),
+    };
+    whole
+        .map_ok(|batch| stream::iter(split(batch).into_iter().map(Ok)))
+        .try_flatten()
+        .boxed()
+}
+
+fn split(batch: RecordBatch) -> Vec<RecordBatch> {
+    let rows = batch.num_rows();
+    if rows <= MORSEL_ROWS {
+        return if rows == 0 { Vec::new() } else { vec![batch] };
+    }
+    (0..rows)
+        .step_by(MORSEL_ROWS)
+        .map(|at| batch.slice(at, MORSEL_ROWS.min(rows - at)))
+        .collect()
+}
+
+/// What turns a piece into a batch.
+#[derive(Clone)]
+struct Parser {
+    reading: Arc<Reading>,
+    projection: Arc<[usize]>,
+    path: PathBuf,
+    header: bool,
+}
+
+impl Parser {
+    fn csv(&self, chunk: &Chunk, first: bool) -> Result<RecordBatch> {
+        let Some((dialect, _)) = self.reading.csv else {
+            return Err(Error::internal("a CSV file without a dialect"));
+        };
+        let schema = &self.reading.schema;
+        let columns = schema.fields().len();
+        let mut records = Records::parse(chunk, dialect, columns, &self.path)?;
+        if first && self.header {
+            records.skip(1);
+        }
+        let options = &self.reading.options.csv;
+        records.batch(schema, &self.projection, options, &self.path)
+    }
+
+    fn json(&self, chunk: &Chunk, _first: bool) -> Result<RecordBatch> {
+        let schema = Arc::new(self.reading.schema.project(&self.projection)?);
+        let place = |error: ArrowError| {
+            malformed(&self.path, "JSON", &error).with_detail(format!(
+                "In the lines from {} on of file \"{}\".",
+                chunk.line,
+                self.path.display()
+            ))
+        };
+        // The decoder sets room for a batch aside, so that is no larger than the piece can fill.
+        let bytes = chunk.bytes.as_slice();
+        let lines = memchr::memchr_iter(b'\n', bytes).count() + 1;
+        let reader = ReaderBuilder::new(Arc::clone(&schema))
+            .with_batch_size(lines)
+            .with_coerce_primitive(true)
+            .build(bytes)
+            .map_err(place)?;
+        let batches = reader
+            .collect::<std::result::Result<Vec<_>, _>>()
+            .map_err(place)?;
+        Ok(arrow::compute::concat_batches(&schema, &batches)?)
+    }
+}
+
+/// Reads a text file in pieces and parses them in parallel.
+fn pieces<B: Boundary>(
+    path: PathBuf,
+    boundary: B,
+    parser: Parser,
+    parse: fn(&Parser, &Chunk, bool) -> Result<RecordBatch>,
+) -> BoxStream<'static, Result<RecordBatch>> {
+    let parallelism = parser.reading.parallelism.max(1);
+    let reading = Arc::clone(&parser.reading);
+    let (sender, receiver) = mpsc::channel::<Result<(Chunk, bool)>>(2);
+    let cut = move || {
+        let opened = open_text(&path, &reading.options);
+        let mut chunks = match opened {
+            Ok(reader) => Chunks::new(reader, &path, boundary),
+            Err(error) => {
+                let _ = sender.blocking_send(Err(error));
+                return;
+            }
+        };
+        let mut first = true;
+        for chunk in &mut chunks {
+            // The receiver is gone when nobody wants more.
+            if sender.blocking_send(chunk.map(|c| (c, first))).is_err() {
+                return;
+            }
+            first = false;
+        }
+    };
+    stream::once(async move {
+        let cutter = spawn_blocking(cut);
+        received(receiver)
+            .chain(finished(cutter))
+            .map(move |chunk| {
+                let parser = parser.clone();
+                async move {
+                    let (chunk, first) = chunk?;
+                    spawn_blocking(move || parse(&parser, &chunk, first))
+                        .await
+                        .map_err(lost)?
+                }
+            })
+            .buffered(parallelism)
+    })
+    .flatten()
+    .boxed()
+}
+
+fn received<T: Send + 'static>(receiver: mpsc::Receiver<T>) -> impl futures::Stream<Item = T> {
+    stream::unfold(receiver, |mut receiver| async move {
+        receiver.recv().await.map(|item| (item, receiver))
+    })
+}
+
+/// Nothing, or the error of a task that did not end well: a lost task must not look like the end of a file.
+fn finished<T: Send + 'static>(
+    task: tokio::task::JoinHandle<()>,
+) -> impl futures::Stream<Item = Result<T>> {
+    stream::once(task).filter_map(|ended| async move { ended.err().map(|e| Err(lost(e))) })
+}
+
+fn lost(error: tokio::task::JoinError) -> Error {
+    Error::internal(format!("reading a file: {error}"))
+}
+
+fn open_text(path: &Path, options: &FileOptions) -> Result<Box<dyn Read + Send>> {
+    match options.format {
+        Format::Json => Ok(Box::new(JsonLines::open(path, options)?)),
+        _ => passed_lines(open(path, options.compression)?, options.csv.skip, path),
+    }
+}
+
+/// Passes over the first lines.
+pub fn passed_lines(
+    mut reader: Box<dyn Read + Send>,
+    lines: usize,
+    path: &Path,
+) -> Result<Box<dyn Read + Send>> {
+    if lines == 0 {
+        return Ok(reader);
+    }
+    let mut buffered = BufReader::new(reader);
+    let mut line = Vec::new();
+    for _ in 0..lines {
+        line.clear();
+        std::io::BufRead::read_until(&mut buffered, b'\n', &mut line)
+            .map_err(|e| file_error(path, "read", &e))?;
+    }
+    reader = Box::new(buffered);
+    Ok(reader)
+}
+
+/// A JSON file as lines of objects, whether it has them one a line or in one array.
+pub struct JsonLines {
+    lines: Box<dyn Read + Send>,
+}
+
+impl JsonLines {
+    /// Opens a file. Its first byte that is not blank tells an array, unless the options do.
+    pub fn open(path: &Path, options: &FileOptions) -> Result<Self> {
+        let mut reader = open(path, options.compression)?;
+        let mut start = Vec::new();
+        let mut array = options.array;
+        while array.is_none() {
+            let before = start.len();
+            reader
+                .by_ref()
+                .take(4096)
+                .read_to_end(&mut start)
+                .map_err(|e| file_error(path, "read", &e))?;
+            let text = start.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&start);
+            let first = text.iter().find(|b| !b.is_ascii_whitespace());
+            array = first.map(|b| *b == b'[');
+            if start.len() == before {
+                break;
+            }
+        }
+        let whole = std::io::Cursor::new(start).chain(reader);
+        let lines: Box<dyn Read + Send> = if array == Some(true) {
+            Box::new(ArrayLines(JsonArrayToNdjsonReader::new(whole)))
+        } else {
+            Box::new(whole)
+        };
+        Ok(JsonLines { lines })
+    }
+}
+
+impl Read for JsonLines {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        self.lines.read(buffer)
+    }
+}
+
+/// The objects of an array; an array that does not close is an error at its end.
+struct ArrayLines<R: Read>(JsonArrayToNdjsonReader<R>);
+
+impl<R: Read> Read for ArrayLines<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.0.read(buffer)?;
+        if read == 0 && !buffer.is_empty() {
+            self.0.validate_complete()?;
+        }
+        Ok(read)
+    }
+}
+
+/// Reads an Arrow file or stream.
+fn arrow_file(
+    reading: Arc<Reading>,
+    path: PathBuf,
+    projection: Arc<[usize]>,
+) -> BoxStream<'static, Result<RecordBatch>> {
+    let (sender, receiver) = mpsc::channel(2);
+    let read = move || {
+        let outcome = arrow_batches(&path, |batch| {
+            let shown = shown_batch(&reading.schema, &projection, &batch, &path);
+            sender.blocking_send(shown).is_ok()
+        });
+        if let Err(error) = outcome {
+            let _ = sender.blocking_send(Err(error));
+        }
+    };
+    stream::once(async move {
+        let task = spawn_blocking(read);
+        received(receiver).chain(finished(task))
+    })
+    .flatten()
+    .boxed()
+}
+
+/// Calls `take` with each batch until it wants no more.
+fn arrow_batches(path: &Path, mut take: impl FnMut(RecordBatch) -> bool) -> Result<()> {
+    let reopen = || File::open(path).map_err(|e| file_error(path, "open", &e));
+    let bad = |e: ArrowError| malformed(path, "Arrow", &e);
+    let batches: Box<dyn Iterator<Item = std::result::Result<RecordBatch, ArrowError>>> =
+        match FileReader::try_new(BufReader::new(reopen()?), None) {
+            Ok(reader) => Box::new(reader),
+            Err(_) => {
+                Box::new(StreamReader::try_new(BufReader::new(reopen()?), None).map_err(bad)?)
+            }
+        };
+    for batch in batches {
+        if !take(batch.map_err(bad)?) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The projected columns, found by name, in the types of `schema`.
+fn shown_batch(
+    schema: &SchemaRef,
+    projection: &[usize],
+    batch: &RecordBatch,
+    path: &Path,
+) -> Result<RecordBatch> {
+    let shown = Arc::new(schema.project(projection)?);
+    let mut columns = Vec::with_capacity(projection.len());
+    for field in shown.fields() {
+        let column = batch
+            .column_by_name(field.name())
+            .ok_or_else(|| missing_column(path, field.name()))?;
+        columns.push(compute_array(column, field.data_type())?);
+    }
+    let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    Ok(RecordBatch::try_new_with_options(shown, columns, &options)?)
+}
+
+/// A file of several that lacks a column of the first.
+pub fn missing_column(path: &Path, column: &str) -> Error {
+    Error::new(
+        crate::SqlState::BadCopyFileFormat,
+        format!("file \"{}\" has no column \"{column}\"", path.display()),
+    )
+}

@@ -1,0 +1,58 @@
+//! The database about itself: `information_schema`, as much of `pg_catalog` as tools ask for, and functions such as `firndb_tables()`.
+//!
+//! Relations are computed from one catalog state when a statement names them, so they show what the statement's transaction sees.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | [`rows`] | rows of text, numbers and truth values as a relation |
+//! | [`standard`] | `information_schema` (ISO 9075-11) |
+//! | [`postgres`] | `pg_catalog` |
+//! | [`functions`] | `firndb_tables()` and its siblings |
+
+use std::sync::Arc;
+
+use datafusion::catalog::TableProvider;
+
+use crate::Result;
+use crate::catalog::CatalogState;
+
+mod functions;
+mod postgres;
+mod rows;
+mod standard;
+
+/// The name of the database in system relations.
+pub const DATABASE: &str = "firndb";
+/// The schemas whose relations are system relations.
+pub const SYSTEM_SCHEMAS: [&str; 2] = ["information_schema", "pg_catalog"];
+
+/// The relation of a system schema (`information_schema`, `pg_catalog`) by lower-case name, if there is one.
+pub fn relation(
+    catalog: &CatalogState,
+    schema: &str,
+    name: &str,
+) -> Result<Option<Arc<dyn TableProvider>>> {
+    let rows = match schema {
+        "information_schema" => standard::relation(catalog, name),
+        "pg_catalog" => postgres::relation(catalog, name),
+        _ => None,
+    };
+    rows.map(rows::Rows::into_provider).transpose()
+}
+
+/// The names of a system schema's relations, sorted: for suggestions and completion.
+pub fn relation_names(schema: &str) -> &'static [&'static str] {
+    match schema {
+        "information_schema" => &standard::NAMES,
+        "pg_catalog" => &postgres::NAMES,
+        _ => &[],
+    }
+}
+
+/// The table function about the database of a lower-case name, if there is one: `firndb_tables`, `firndb_columns`,
+/// `firndb_constraints`, `firndb_schemas`, `firndb_views`.
+pub fn function(catalog: &CatalogState, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+    functions::relation(catalog, name)
+        .map(rows::Rows::into_provider)
+        .transpose()
+}

@@ -1,0 +1,178 @@
+//! The dialect: PostgreSQL's precedence and literals, DuckDB's conveniences.
+
+use std::any::TypeId;
+
+use datafusion::sql::sqlparser::ast::Statement;
+use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, PostgreSqlDialect, Precedence};
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+
+/// FirnDB's SQL. It passes for the generic dialect where the parser asks for one by type, since that admits the most.
+#[derive(Debug)]
+pub(super) struct FirnDialect;
+
+impl Dialect for FirnDialect {
+    fn dialect(&self) -> TypeId {
+        TypeId::of::<GenericDialect>()
+    }
+
+    fn is_delimited_identifier_start(&self, ch: char) -> bool {
+        ch == '"'
+    }
+
+    fn is_identifier_start(&self, ch: char) -> bool {
+        ch.is_alphabetic() || ch == '_' || !ch.is_ascii() && !ch.is_whitespace()
+    }
+
+    fn is_identifier_part(&self, ch: char) -> bool {
+        self.is_identifier_start(ch) || ch.is_ascii_digit() || ch == '$'
+    }
+
+    fn identifier_quote_style(&self, _identifier: &str) -> Option<char> {
+        Some('"')
+    }
+
+    fn prec_value(&self, precedence: Precedence) -> u8 {
+        PostgreSqlDialect {}.prec_value(precedence)
+    }
+
+    /// COPY takes options that the parser has no nodes for.
+    fn parse_statement(&self, parser: &mut Parser) -> Option<Result<Statement, ParserError>> {
+        super::copy::parse_copy(parser)
+    }
+
+    fn supports_filter_during_aggregation(&self) -> bool {
+        true
+    }
+    fn supports_within_after_array_aggregation(&self) -> bool {
+        true
+    }
+    fn supports_group_by_expr(&self) -> bool {
+        true
+    }
+    fn supports_left_associative_joins_without_parens(&self) -> bool {
+        true
+    }
+    fn supports_window_clause_named_window_reference(&self) -> bool {
+        true
+    }
+    fn supports_window_function_null_treatment_arg(&self) -> bool {
+        true
+    }
+    fn supports_start_transaction_modifier(&self) -> bool {
+        false
+    }
+    fn supports_dictionary_syntax(&self) -> bool {
+        true
+    }
+    fn support_map_literal_syntax(&self) -> bool {
+        true
+    }
+    fn supports_struct_literal(&self) -> bool {
+        true
+    }
+    fn supports_named_fn_args_with_eq_operator(&self) -> bool {
+        true
+    }
+    fn supports_named_fn_args_with_assignment_operator(&self) -> bool {
+        true
+    }
+    fn supports_numeric_literal_underscores(&self) -> bool {
+        true
+    }
+    fn supports_unicode_string_literal(&self) -> bool {
+        true
+    }
+    fn supports_string_escape_constant(&self) -> bool {
+        true
+    }
+    fn supports_string_literal_concatenation_with_newline(&self) -> bool {
+        true
+    }
+    fn supports_nested_comments(&self) -> bool {
+        true
+    }
+    fn allow_extract_custom(&self) -> bool {
+        true
+    }
+    fn allow_extract_single_quotes(&self) -> bool {
+        true
+    }
+    fn supports_create_index_with_clause(&self) -> bool {
+        true
+    }
+    fn supports_explain_with_utility_options(&self) -> bool {
+        true
+    }
+    fn supports_bitwise_shift_operators(&self) -> bool {
+        true
+    }
+    fn supports_comment_on(&self) -> bool {
+        true
+    }
+    fn supports_from_first_select(&self) -> bool {
+        true
+    }
+    fn supports_select_wildcard_exclude(&self) -> bool {
+        true
+    }
+    fn supports_select_wildcard_except(&self) -> bool {
+        true
+    }
+    fn supports_select_wildcard_replace(&self) -> bool {
+        true
+    }
+    fn supports_select_wildcard_rename(&self) -> bool {
+        true
+    }
+    fn supports_order_by_all(&self) -> bool {
+        true
+    }
+    fn supports_projection_trailing_commas(&self) -> bool {
+        true
+    }
+    fn supports_column_definition_trailing_commas(&self) -> bool {
+        true
+    }
+    fn supports_array_typedef_with_brackets(&self) -> bool {
+        true
+    }
+    fn supports_array_typedef_without_element_type(&self) -> bool {
+        false
+    }
+    fn supports_parens_around_table_factor(&self) -> bool {
+        true
+    }
+    fn supports_values_as_table_factor(&self) -> bool {
+        true
+    }
+    fn supports_limit_comma(&self) -> bool {
+        false
+    }
+    fn supports_notnull_operator(&self) -> bool {
+        true
+    }
+    fn supports_try_convert(&self) -> bool {
+        false
+    }
+    fn supports_insert_table_alias(&self) -> bool {
+        true
+    }
+    fn supports_alter_column_type_using(&self) -> bool {
+        true
+    }
+    fn supports_create_table_like_parenthesized(&self) -> bool {
+        true
+    }
+    fn supports_comma_separated_trim(&self) -> bool {
+        true
+    }
+    fn supports_interval_options(&self) -> bool {
+        true
+    }
+    fn supports_set_names(&self) -> bool {
+        true
+    }
+    fn supports_in_empty_list(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,396 @@
+//! From text to statements.
+//!
+//! ```text
+//! text ─▶ tokens (names folded, ? numbered) ─▶ AST ─▶ normalized AST (see `normalize`)
+//! ```
+//!
+//! Names are folded in the tokens, before the parser sees them, so every identifier of the AST is folded whatever kind of
+//! node holds it; how a name was written is read from the text again, by its span, where a result or a catalog entry
+//! wants its case back. Quoted names are folded too, except those that the catalog says differ by case alone.
+//!
+//! Stack safety: the parser itself grows its stack and counts its depth; a chain such as `1 + 1 + …` makes a deep tree without
+//! depth in the parser, so a statement's tree is measured once, on a stack sized by its tokens, and one that is
+//! deeper than [`MAX_DEPTH`] is refused with 54001 and dropped on that stack.
+
+pub mod copy;
+mod dialect;
+mod merge;
+mod normalize;
+mod parameters;
+mod relations;
+mod source;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast;
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
+
+pub(crate) use merge::{DEFAULT_VALUES, DO_NOTHING};
+pub(crate) use normalize::UNIQUE;
+pub use parameters::{Arguments, bind};
+pub use source::Source;
+
+use crate::catalog::fold;
+use crate::error::{Error, Result, SqlState};
+use crate::expr::type_literals;
+use dialect::FirnDialect;
+
+/// Levels that a statement's tree may have, so how long a chain of AND and OR may be.
+pub const MAX_DEPTH: usize = 3_000;
+/// Levels of other operators and of functions: planning them costs more than their number.
+pub const MAX_OPERATORS: usize = 500;
+/// Levels of subqueries.
+const MAX_QUERIES: usize = 200;
+/// Levels of syntax that the parser goes down.
+const MAX_NESTING: usize = 1_000;
+/// Parentheses that may open one directly after the other.
+const MAX_PARENTHESES: usize = 500;
+/// Set operations and joins in one text.
+const MAX_SET_OPERATIONS: usize = 2_000;
+/// Bytes of a name.
+const MAX_NAME: usize = 1_024;
+
+/// What one statement asks for.
+#[derive(Debug, Clone)]
+pub enum Command {
+    /// A statement of SQL.
+    Sql(Box<ast::Statement>),
+    /// SUMMARIZE.
+    Summarize(Box<ast::Query>),
+    /// Statements for other engines' upkeep that mean nothing here: CHECKPOINT.
+    Nothing(&'static str),
+}
+
+/// One statement, ready to be planned again and again.
+#[derive(Debug, Clone)]
+pub struct Parsed {
+    /// What it asks for, names folded, parameters numbered `$1` ….
+    pub command: Command,
+    /// How names were written, by folded name: aliases of columns.
+    pub aliases: Arc<HashMap<String, String>>,
+    /// How relations' names were written, by folded name.
+    pub relations: Arc<HashMap<String, String>>,
+    /// The parameters of the statement that a PREPARE holds.
+    pub inner: Option<ParameterNames>,
+    /// Whether its tree needs a larger stack than usual.
+    pub deep: bool,
+}
+
+/// A text of statements.
+#[derive(Debug)]
+pub struct ParsedText {
+    /// The text.
+    pub source: Arc<Source>,
+    /// Its statements.
+    pub statements: Vec<Parsed>,
+    /// Its parameters.
+    pub parameters: ParameterNames,
+}
+
+/// The parameters of a text: `$k` stands for the k-th.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ParameterNames {
+    /// Names, if they are named.
+    pub named: Vec<String>,
+    /// How many positional ones there are.
+    pub positional: usize,
+}
+
+impl ParameterNames {
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.named.len().max(self.positional)
+    }
+}
+
+/// Parses a text of statements. `exact` tells the names that are not to be folded when quoted.
+pub fn parse(sql: &str, exact: &dyn Fn(&str) -> bool) -> Result<ParsedText> {
+    let source = Arc::new(Source::new(sql));
+    let tokens = tokenize(&source, exact)?;
+    let room = STACK_BASE + tokens.len().saturating_mul(STACK_PER_TOKEN);
+    let run = || parse_tokens(&source, tokens);
+    if room > STACK_SMALL {
+        stacker::grow(room.min(STACK_MOST), run)
+    } else {
+        stacker::maybe_grow(STACK_BASE, STACK_SMALL, run)
+    }
+}
+
+/// Parses a query of ours.
+pub fn parse_query(sql: &str) -> Result<ast::Query> {
+    let mut parser = Parser::new(&FirnDialect)
+        .try_with_sql(sql)
+        .map_err(|error| Error::internal(error.to_string()))?;
+    parser
+        .parse_query()
+        .map(|query| *query)
+        .map_err(|error| Error::internal(error.to_string()))
+}
+
+const STACK_BASE: usize = 512 << 10;
+const STACK_SMALL: usize = 4 << 20;
+const STACK_MOST: usize = 1 << 30;
+const STACK_PER_TOKEN: usize = 2 << 10;
+
+fn tokenize(source: &Source, exact: &dyn Fn(&str) -> bool) -> Result<Vec<TokenWithSpan>> {
+    let mut tokens = Vec::new();
+    let mut questions = 0_usize;
+    let mut failure = None;
+    Tokenizer::new(&FirnDialect, source.text())
+        .tokenize_with_location_into_buf_with_mapper(&mut tokens, |mut token| {
+            match &mut token.token {
+                Token::Word(word) => {
+                    if word.value.len() > MAX_NAME && failure.is_none() {
+                        failure = Some(
+                            Error::new(
+                                SqlState::NameTooLong,
+                                format!("identifier is longer than {MAX_NAME} bytes"),
+                            )
+                            .at(source.position(token.span.start)),
+                        );
+                    }
+                    let folded = fold(&word.value);
+                    if folded != word.value && (word.quote_style.is_none() || !exact(&word.value)) {
+                        word.value = folded;
+                    }
+                }
+                Token::Placeholder(name) if name == "?" => {
+                    questions += 1;
+                    *name = format!("${questions}");
+                }
+                Token::Placeholder(name) if name.starts_with('?') => {
+                    name.replace_range(..1, "$");
+                }
+                _ => {}
+            }
+            token
+        })
+        .map_err(|error| {
+            Error::new(SqlState::SyntaxError, lexical(&error.message))
+                .at(source.position(error.location))
+        })?;
+    if let Some(error) = failure {
+        return Err(error);
+    }
+    check_shape(&tokens)?;
+    table_as_from(&mut tokens);
+    drop_materialized(&mut tokens);
+    Ok(merge::rewrite(tokens))
+}
+
+fn lexical(message: &str) -> String {
+    match message {
+        "Unterminated string literal" => "unterminated quoted string".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
+/// Refuses what would keep the parser busy without end.
+fn check_shape(tokens: &[TokenWithSpan]) -> Result<()> {
+    let (mut open, mut operations) = (0_usize, 0_usize);
+    for token in tokens {
+        match &token.token {
+            Token::LParen => open += 1,
+            Token::Whitespace(_) => {}
+            other => {
+                open = 0;
+                if let Token::Word(word) = other
+                    && matches!(
+                        word.keyword,
+                        Keyword::UNION | Keyword::EXCEPT | Keyword::INTERSECT | Keyword::JOIN
+                    )
+                {
+                    operations += 1;
+                }
+            }
+        }
+        if open > MAX_PARENTHESES || operations > MAX_SET_OPERATIONS {
+            return Err(too_deep());
+        }
+    }
+    Ok(())
+}
+
+/// `TABLE t` as a statement is `FROM t`.
+fn table_as_from(tokens: &mut [TokenWithSpan]) {
+    let mut first = true;
+    for token in tokens {
+        match &mut token.token {
+            Token::Whitespace(_) => {}
+            Token::SemiColon => first = true,
+            Token::Word(word) if first && word.keyword == Keyword::TABLE => {
+                token.token = Token::make_keyword("FROM");
+                first = false;
+            }
+            _ => first = false,
+        }
+    }
+}
+
+/// `WITH t AS [NOT] MATERIALIZED (…)`: a hint that changes no result.
+fn drop_materialized(tokens: &mut Vec<TokenWithSpan>) {
+    let is = |token: &TokenWithSpan, keyword: Keyword| matches!(&token.token, Token::Word(word) if word.keyword == keyword && word.quote_style.is_none());
+    if !tokens.iter().any(|token| is(token, Keyword::MATERIALIZED)) {
+        return;
+    }
+    let solid: Vec<usize> = (0..tokens.len())
+        .filter(|index| !matches!(tokens[*index].token, Token::Whitespace(_)))
+        .collect();
+    let mut dropped = HashSet::new();
+    for window in 1..solid.len().saturating_sub(1) {
+        let (before, here, after) = (solid[window - 1], solid[window], solid[window + 1]);
+        if is(&tokens[here], Keyword::MATERIALIZED) && tokens[after].token == Token::LParen {
+            if is(&tokens[before], Keyword::AS) {
+                dropped.insert(here);
+            } else if is(&tokens[before], Keyword::NOT)
+                && window >= 2
+                && is(&tokens[solid[window - 2]], Keyword::AS)
+            {
+                dropped.insert(before);
+                dropped.insert(here);
+            }
+        }
+    }
+    let mut index = 0;
+    tokens.retain(|_| {
+        index += 1;
+        !dropped.contains(&(index - 1))
+    });
+}
+
+fn parse_tokens(source: &Arc<Source>, tokens: Vec<TokenWithSpan>) -> Result<ParsedText> {
+    let mut parser = Parser::new(&FirnDialect)
+        .with_recursion_limit(MAX_NESTING)
+        .with_tokens_with_locations(tokens);
+    let mut statements = Vec::new();
+    let mut parameters = ParameterNames::default();
+    loop {
+        while parser.consume_token(&Token::SemiColon) {}
+        if parser.peek_token().token == Token::EOF {
+            break;
+        }
+        let start = parser.peek_token().span.start;
+        let mut command =
+            parse_command(&mut parser).map_err(|error| syntax(source, start, error))?;
+        match &mut command {
+            Command::Sql(statement) => type_literals(statement.as_mut())?,
+            Command::Summarize(query) => type_literals(query.as_mut())?,
+            Command::Nothing(_) => {}
+        }
+        let next = parser.peek_token();
+        if !matches!(next.token, Token::SemiColon | Token::EOF) {
+            return Err(near(source, &next.token.to_string(), next.span.start, None));
+        }
+        statements.push(normalize::normalize(command, source, &mut parameters)?);
+    }
+    if !parameters.named.is_empty() && parameters.positional > 0 {
+        return Err(Error::new(
+            SqlState::UndefinedParameter,
+            "a statement's parameters are either all positional or all named",
+        ));
+    }
+    Ok(ParsedText {
+        source: Arc::clone(source),
+        statements,
+        parameters,
+    })
+}
+
+fn parse_command(parser: &mut Parser<'_>) -> std::result::Result<Command, ParserError> {
+    let first = match parser.peek_token().token {
+        Token::Word(word) if word.quote_style.is_none() => word.value,
+        _ => String::new(),
+    };
+    match first.as_str() {
+        "summarize" => {
+            parser.next_token();
+            let query = match parser.peek_token().token {
+                Token::Word(word)
+                    if matches!(
+                        word.keyword,
+                        Keyword::SELECT | Keyword::WITH | Keyword::FROM | Keyword::VALUES
+                    ) =>
+                {
+                    parser.parse_query()?
+                }
+                Token::LParen => parser.parse_query()?,
+                _ => {
+                    let name = parser.parse_object_name(false)?;
+                    Parser::new(&FirnDialect)
+                        .try_with_sql(&format!("SELECT * FROM {name}"))?
+                        .parse_query()?
+                }
+            };
+            Ok(Command::Summarize(query))
+        }
+        "checkpoint" => {
+            parser.next_token();
+            Ok(Command::Nothing("CHECKPOINT"))
+        }
+        _ => parser
+            .parse_statement()
+            .map(|statement| Command::Sql(Box::new(statement))),
+    }
+}
+
+/// The parser's error in PostgreSQL's words, with the position that the parser writes into its text.
+fn syntax(source: &Source, start: Location, error: ParserError) -> Error {
+    let message = match error {
+        ParserError::RecursionLimitExceeded => return too_deep(),
+        ParserError::TokenizerError(message) | ParserError::ParserError(message) => message,
+    };
+    let (text, location) = match message.rsplit_once(" at Line: ") {
+        Some((text, place)) => {
+            let mut numbers = place.split(", Column: ").map(str::trim);
+            let line = numbers.next().and_then(|number| number.parse().ok());
+            let column = numbers.next().and_then(|number| number.parse().ok());
+            match (line, column) {
+                (Some(line), Some(column)) => (text.to_owned(), Location { line, column }),
+                _ => (message.clone(), start),
+            }
+        }
+        None => (message.clone(), start),
+    };
+    if let Some(rest) = text.strip_prefix("Expected: ")
+        && let Some((expected, found)) = rest.rsplit_once(", found: ")
+    {
+        return near(source, found, location, Some(expected));
+    }
+    Error::new(SqlState::SyntaxError, format!("syntax error: {text}")).at(source.position(location))
+}
+
+fn near(source: &Source, found: &str, location: Location, expected: Option<&str>) -> Error {
+    let error = if found == "EOF" || found.is_empty() {
+        Error::new(SqlState::SyntaxError, "syntax error at end of input")
+            .at(Some(source.characters()))
+    } else {
+        let written = source.written_at(found, location);
+        Error::new(
+            SqlState::SyntaxError,
+            format!("syntax error at or near \"{}\"", shorten(&written)),
+        )
+        .at(source.position(location))
+    };
+    match expected {
+        Some(expected) => error.with_detail(format!("Expected {expected}.")),
+        None => error,
+    }
+}
+
+fn shorten(text: &str) -> String {
+    if text.chars().count() <= 60 {
+        return text.to_owned();
+    }
+    text.chars().take(57).chain("...".chars()).collect()
+}
+
+fn too_deep() -> Error {
+    Error::new(
+        SqlState::StatementTooComplex,
+        "the statement is nested too deeply",
+    )
+    .with_hint("Split it into several statements.")
+}

@@ -1,0 +1,566 @@
+//! The AST as the planner should see it.
+//!
+//! One walk over a fresh statement: parameters become `$1` …, expressions without a name get their text as name (so results
+//! and views name them alike), equal names of one select list are told apart by a suffix that results take off again,
+//! `^` is power, FETCH is LIMIT, named arguments of table functions become pairs, and what the planner would ignore
+//! without a word is refused.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
+    FunctionArguments, Ident, LimitClause, ObjectName, ObjectNamePart, OrderBy, OrderByKind,
+    OutputClause, Query, Select, SelectFlavor, SelectItem, SetExpr, Statement, TableAlias,
+    TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut, WildcardAdditionalOptions,
+};
+
+use super::relations;
+use super::source::Source;
+use super::{Command, MAX_DEPTH, MAX_OPERATORS, MAX_QUERIES, ParameterNames, Parsed, too_deep};
+use crate::error::{Error, Result, SqlState};
+
+/// Separates a name from the number that makes it unique in its select list.
+pub(crate) const UNIQUE: char = '\u{1}';
+/// Characters of an expression's text that serve as its name.
+const MAX_TEXT_NAME: usize = 200;
+/// Levels from which a statement gets a larger stack.
+const DEEP: usize = 64;
+
+/// Normalizes one statement.
+pub(super) fn normalize(
+    mut command: Command,
+    source: &Arc<Source>,
+    parameters: &mut ParameterNames,
+) -> Result<Parsed> {
+    let mut inner = ParameterNames::default();
+    let prepares = matches!(&command, Command::Sql(statement) if matches!(**statement, Statement::Prepare { .. }));
+    let mut normalizer = Normalizer {
+        source,
+        parameters: if prepares { &mut inner } else { parameters },
+        aliases: HashMap::new(),
+        relations: HashMap::new(),
+        depth: 0,
+        operators: 0,
+        deepest: 0,
+        queries: 0,
+        deepest_query: 0,
+    };
+    let flow = match &mut command {
+        Command::Sql(statement) => statement.visit(&mut normalizer),
+        Command::Summarize(query) => query.visit(&mut normalizer),
+        Command::Nothing(_) => ControlFlow::Continue(()),
+    };
+    if let ControlFlow::Break(error) = flow {
+        return Err(*error);
+    }
+    let deep = normalizer.deepest > DEEP || normalizer.deepest_query > 8;
+    let (aliases, relations) = (normalizer.aliases, normalizer.relations);
+    Ok(Parsed {
+        deep,
+        command,
+        aliases: Arc::new(aliases),
+        relations: Arc::new(relations),
+        inner: prepares.then_some(inner),
+    })
+}
+
+struct Normalizer<'a> {
+    source: &'a Source,
+    parameters: &'a mut ParameterNames,
+    aliases: HashMap<String, String>,
+    relations: HashMap<String, String>,
+    depth: usize,
+    operators: usize,
+    deepest: usize,
+    queries: usize,
+    deepest_query: usize,
+}
+
+type Flow = ControlFlow<Box<Error>>;
+
+fn refuse(what: &str) -> Flow {
+    ControlFlow::Break(Box::new(Error::unsupported(format!(
+        "{what} is not supported"
+    ))))
+}
+
+impl Normalizer<'_> {
+    fn remember(&mut self, ident: &Ident) {
+        let written = self.source.written(ident);
+        if written != ident.value {
+            self.aliases.entry(ident.value.clone()).or_insert(written);
+        }
+    }
+
+    fn remember_alias(&mut self, alias: &TableAlias) {
+        for column in &alias.columns {
+            self.remember(&column.name);
+        }
+    }
+
+    fn parameter(&mut self, name: &str) -> std::result::Result<String, Error> {
+        let bare = name.trim_start_matches(['$', ':', '@']);
+        if let Ok(number) = bare.parse::<usize>() {
+            if number == 0 || number > 65_535 {
+                return Err(Error::new(
+                    SqlState::UndefinedParameter,
+                    format!("there is no parameter {name}"),
+                ));
+            }
+            self.parameters.positional = self.parameters.positional.max(number);
+            return Ok(format!("${number}"));
+        }
+        let named = &mut self.parameters.named;
+        let place = named
+            .iter()
+            .position(|other| other == bare)
+            .unwrap_or_else(|| {
+                named.push(bare.to_owned());
+                named.len() - 1
+            });
+        Ok(format!("${}", place + 1))
+    }
+
+    /// Names of the select list: texts for expressions, suffixes for what comes twice.
+    fn name_items(&mut self, items: &mut [SelectItem]) {
+        let mut seen: HashSet<String> = HashSet::with_capacity(items.len());
+        for item in items {
+            let (name, qualified) = match item {
+                SelectItem::UnnamedExpr(Expr::Identifier(ident)) => (ident.value.clone(), false),
+                SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts)) => {
+                    let Some(last) = parts.last() else { continue };
+                    (last.value.clone(), true)
+                }
+                SelectItem::UnnamedExpr(expr) => (text_name(expr), false),
+                SelectItem::ExprWithAlias { alias, .. } => {
+                    self.remember(alias);
+                    (alias.value.clone(), false)
+                }
+                _ => continue,
+            };
+            let column = matches!(
+                item,
+                SelectItem::UnnamedExpr(Expr::Identifier(_) | Expr::CompoundIdentifier(_))
+            );
+            let fresh = seen.insert(name.clone());
+            if column && (fresh || qualified && !self.same_column_before(item, &seen)) {
+                if qualified {
+                    seen.insert(item.to_string());
+                }
+                continue;
+            }
+            let unique = if fresh {
+                name
+            } else {
+                let mut number = 1;
+                loop {
+                    let candidate = format!("{name}{UNIQUE}{number}");
+                    if seen.insert(candidate.clone()) {
+                        break candidate;
+                    }
+                    number += 1;
+                }
+            };
+            let taken = std::mem::replace(item, SelectItem::Wildcard(Default::default()));
+            *item = match taken {
+                SelectItem::UnnamedExpr(expr) => SelectItem::ExprWithAlias {
+                    expr,
+                    alias: Ident::with_quote('"', unique),
+                },
+                SelectItem::ExprWithAlias { expr, alias } => SelectItem::ExprWithAlias {
+                    expr,
+                    alias: Ident {
+                        value: unique,
+                        ..alias
+                    },
+                },
+                other => other,
+            };
+        }
+    }
+
+    /// Whether the select list holds this qualified column already; columns of the same name of two tables may stand together.
+    fn same_column_before(&self, item: &SelectItem, seen: &HashSet<String>) -> bool {
+        seen.contains(&item.to_string())
+    }
+}
+
+/// `SELECT DISTINCT a + 1 … ORDER BY a + 1`: the sort expression is the item, and the planner knows it only by its name.
+fn order_by_names(query: &mut Query) {
+    let SetExpr::Select(select) = query.body.as_ref() else {
+        return;
+    };
+    if select.distinct.is_none() {
+        return;
+    }
+    let Some(OrderBy {
+        kind: OrderByKind::Expressions(orders),
+        ..
+    }) = &mut query.order_by
+    else {
+        return;
+    };
+    for order in orders {
+        if matches!(
+            order.expr,
+            Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Value(_)
+        ) {
+            continue;
+        }
+        let name = select.projection.iter().find_map(|item| match item {
+            SelectItem::UnnamedExpr(expr) if *expr == order.expr => Some(text_name(expr)),
+            SelectItem::ExprWithAlias { expr, alias } if *expr == order.expr => {
+                Some(alias.value.clone())
+            }
+            _ => None,
+        });
+        if let Some(name) = name {
+            order.expr = Expr::Identifier(Ident::with_quote('"', name));
+        }
+    }
+}
+
+/// What an expression without an alias is called.
+fn text_name(expr: &Expr) -> String {
+    let text = match expr {
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(text) => format!("'{text}'"),
+            other => other.to_string(),
+        },
+        other => other.to_string(),
+    };
+    if text.len() <= MAX_TEXT_NAME {
+        text
+    } else {
+        text.chars().take(MAX_TEXT_NAME).collect()
+    }
+}
+
+impl VisitorMut for Normalizer<'_> {
+    type Break = Box<Error>;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
+        self.queries += 1;
+        self.deepest_query = self.deepest_query.max(self.queries);
+        if self.queries > MAX_QUERIES {
+            return ControlFlow::Break(Box::new(too_deep()));
+        }
+        if let SetExpr::Table(table) = query.body.as_ref() {
+            let mut select = match super::parse_query("SELECT * FROM x") {
+                Ok(select) => select,
+                Err(error) => return ControlFlow::Break(Box::new(error)),
+            };
+            if let SetExpr::Select(inner) = select.body.as_mut()
+                && let Some(from) = inner.from.first_mut()
+                && let TableFactor::Table { name, .. } = &mut from.relation
+            {
+                let parts = table.schema_name.iter().chain(&table.table_name);
+                *name = ObjectName::from(
+                    parts
+                        .map(|part| Ident::with_quote('"', part.as_str()))
+                        .collect::<Vec<_>>(),
+                );
+            }
+            query.body = select.body;
+        }
+        if let Err(error) = relations::set_operations(&query.body) {
+            return ControlFlow::Break(Box::new(error));
+        }
+        order_by_names(query);
+        if let Some(with) = &query.with {
+            for table in &with.cte_tables {
+                self.remember_alias(&table.alias);
+            }
+        }
+        if let Some(fetch) = query.fetch.take() {
+            if fetch.with_ties || fetch.percent {
+                return refuse("FETCH with PERCENT or TIES");
+            }
+            let quantity = fetch
+                .quantity
+                .unwrap_or_else(|| Expr::value(Value::Number("1".to_owned(), false)));
+            match &mut query.limit_clause {
+                None => {
+                    query.limit_clause = Some(LimitClause::LimitOffset {
+                        limit: Some(quantity),
+                        offset: None,
+                        limit_by: Vec::new(),
+                    });
+                }
+                Some(LimitClause::LimitOffset { limit, .. }) if limit.is_none() => {
+                    *limit = Some(quantity);
+                }
+                Some(_) => {
+                    return ControlFlow::Break(Box::new(Error::new(
+                        SqlState::SyntaxError,
+                        "multiple LIMIT clauses not allowed",
+                    )));
+                }
+            }
+        }
+        if !query.locks.is_empty() {
+            return refuse("SELECT FOR UPDATE or SHARE");
+        }
+        if query.for_clause.is_some() {
+            return refuse("the FOR clause");
+        }
+        if query.settings.is_some() || query.format_clause.is_some() {
+            return refuse("the SETTINGS or FORMAT clause");
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _query: &mut Query) -> Flow {
+        self.queries -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> Flow {
+        if select.prewhere.is_some() || !select.connect_by.is_empty() {
+            return refuse("PREWHERE or CONNECT BY");
+        }
+        if select.value_table_mode.is_some() {
+            return refuse("SELECT AS STRUCT or VALUE");
+        }
+        if select.select_modifiers.is_some() {
+            return refuse("a modifier of SELECT");
+        }
+        if select.flavor == SelectFlavor::FromFirstNoSelect {
+            select.flavor = SelectFlavor::Standard;
+            select.projection = vec![SelectItem::Wildcard(WildcardAdditionalOptions::default())];
+        }
+        if let Err(error) = relations::joins(&mut select.from) {
+            return ControlFlow::Break(Box::new(error));
+        }
+        self.name_items(&mut select.projection);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_statement(&mut self, statement: &mut Statement) -> Flow {
+        let returning = match statement {
+            Statement::Insert(insert) => insert.returning.as_mut(),
+            Statement::Update(update) => update.returning.as_mut(),
+            Statement::Delete(delete) => delete.returning.as_mut(),
+            Statement::Merge(merge) => match &mut merge.output {
+                Some(OutputClause::Returning { select_items, .. }) => Some(select_items),
+                _ => None,
+            },
+            _ => None,
+        };
+        if let Some(items) = returning {
+            self.name_items(items);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> Flow {
+        match factor {
+            TableFactor::Table {
+                name,
+                alias,
+                args,
+                sample,
+                version,
+                with_ordinality,
+                with_hints,
+                partitions,
+                json_path,
+                index_hints,
+                ..
+            } => {
+                if sample.is_some() {
+                    return refuse("TABLESAMPLE");
+                }
+                if version.is_some() {
+                    return refuse("a table's earlier version");
+                }
+                if *with_ordinality {
+                    return refuse("WITH ORDINALITY");
+                }
+                if !with_hints.is_empty()
+                    || !partitions.is_empty()
+                    || json_path.is_some()
+                    || !index_hints.is_empty()
+                {
+                    return refuse("a hint on a table");
+                }
+                if let Some(alias) = alias {
+                    self.remember_alias(alias);
+                }
+                if let Some(args) = args {
+                    if name.0.len() != 1 {
+                        return refuse("a table function in a schema");
+                    }
+                    pair_arguments(&mut args.args);
+                }
+            }
+            TableFactor::NestedJoin {
+                table_with_joins, ..
+            } => {
+                if let Err(error) = relations::joins([table_with_joins.as_mut()]) {
+                    return ControlFlow::Break(Box::new(error));
+                }
+            }
+            TableFactor::Function {
+                args,
+                alias,
+                with_ordinality,
+                ..
+            } => {
+                if *with_ordinality {
+                    return refuse("WITH ORDINALITY");
+                }
+                if let Some(alias) = alias {
+                    self.remember_alias(alias);
+                }
+                pair_arguments(args);
+            }
+            TableFactor::Derived { alias, sample, .. } => {
+                if sample.is_some() {
+                    return refuse("TABLESAMPLE");
+                }
+                if let Some(alias) = alias {
+                    self.remember_alias(alias);
+                }
+            }
+            TableFactor::UNNEST {
+                alias,
+                with_offset,
+                with_ordinality,
+                ..
+            } => {
+                if *with_offset || *with_ordinality {
+                    return refuse("UNNEST with an offset");
+                }
+                if let Some(alias) = alias {
+                    self.remember_alias(alias);
+                }
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_relation(&mut self, relation: &mut ObjectName) -> Flow {
+        if let Some(ident) = relation.0.last().and_then(ObjectNamePart::as_ident) {
+            let written = self.source.written(ident);
+            if written != ident.value {
+                self.relations.entry(ident.value.clone()).or_insert(written);
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
+        self.depth += 1;
+        self.operators += usize::from(is_operator(expr));
+        self.deepest = self.deepest.max(self.depth);
+        if self.depth > MAX_DEPTH || self.operators > MAX_OPERATORS {
+            return ControlFlow::Break(Box::new(too_deep()));
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> Flow {
+        self.depth -= 1;
+        self.operators -= usize::from(is_operator(expr));
+        if let Expr::BinaryOp {
+            op: BinaryOperator::BitwiseXor,
+            ..
+        } = expr
+        {
+            let taken = std::mem::replace(expr, Expr::value(Value::Null));
+            if let Expr::BinaryOp { left, right, .. } = taken {
+                *expr = call("power", vec![*left, *right]);
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_value(&mut self, value: &mut ValueWithSpan) -> Flow {
+        if let Value::Placeholder(name) = &mut value.value {
+            match self.parameter(name) {
+                Ok(numbered) => *name = numbered,
+                Err(error) => {
+                    return ControlFlow::Break(Box::new(
+                        error.at(self.source.position(value.span.start)),
+                    ));
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Whether an expression is an operator or a function, which planning must type.
+fn is_operator(expr: &Expr) -> bool {
+    match expr {
+        Expr::BinaryOp { op, .. } => !matches!(op, BinaryOperator::And | BinaryOperator::Or),
+        Expr::UnaryOp { .. } | Expr::Function(_) | Expr::Cast { .. } | Expr::Case { .. } => true,
+        _ => false,
+    }
+}
+
+/// A call of a scalar function.
+fn call(name: &str, arguments: Vec<Expr>) -> Expr {
+    Expr::Function(Function {
+        name: ObjectName::from(Ident::new(name)),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(FunctionArgumentList {
+            duplicate_treatment: None,
+            args: arguments
+                .into_iter()
+                .map(|argument| FunctionArg::Unnamed(FunctionArgExpr::Expr(argument)))
+                .collect(),
+            clauses: Vec::new(),
+        }),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    })
+}
+
+/// `f(x, name = value)` as `f(x, 'name', value)`: the planner passes expressions without names to table functions.
+fn pair_arguments(arguments: &mut Vec<FunctionArg>) {
+    let named = |argument: &FunctionArg| {
+        matches!(
+            argument,
+            FunctionArg::Named { .. } | FunctionArg::ExprNamed { .. }
+        ) || matches!(argument, FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::BinaryOp { left, op: BinaryOperator::Eq, .. })) if matches!(**left, Expr::Identifier(_)))
+    };
+    if !arguments.iter().any(named) {
+        return;
+    }
+    let string = |text: String| {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::value(
+            Value::SingleQuotedString(text),
+        )))
+    };
+    let mut flat = Vec::with_capacity(arguments.len() * 2);
+    for argument in arguments.drain(..) {
+        match argument {
+            FunctionArg::Named { name, arg, .. } => {
+                flat.push(string(name.value));
+                flat.push(FunctionArg::Unnamed(arg));
+            }
+            FunctionArg::ExprNamed { name, arg, .. } => {
+                flat.push(string(name.to_string()));
+                flat.push(FunctionArg::Unnamed(arg));
+            }
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::BinaryOp {
+                left,
+                op: BinaryOperator::Eq,
+                right,
+            })) => {
+                flat.push(string(left.to_string()));
+                flat.push(FunctionArg::Unnamed(FunctionArgExpr::Expr(*right)));
+            }
+            other => flat.push(other),
+        }
+    }
+    *arguments = flat;
+}

@@ -1,0 +1,178 @@
+//! Frames: a caller's record batches, scanned in place.
+//!
+//! Columns come in the types that operators compute with ([`compute_type`]): strings and binaries as views over the caller's own buffers,
+//! decimals as Decimal128, dictionaries and runs unpacked. The conversion happens morsel by morsel as the scan reads.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, RecordBatch};
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use arrow::error::ArrowError;
+use datafusion::common::Statistics;
+use datafusion::common::stats::Precision;
+
+use super::source::{MORSEL_ROWS, MorselSource};
+use crate::session::Frame;
+use crate::{Error, Result, SqlState};
+
+/// The type in which the engine computes what a foreign Arrow column holds: itself for most.
+/// Nested types keep the types of their leaves, as stored tables do.
+pub fn compute_type(foreign: &DataType) -> DataType {
+    match foreign {
+        DataType::Utf8 | DataType::LargeUtf8 => DataType::Utf8View,
+        DataType::Binary | DataType::LargeBinary => DataType::BinaryView,
+        DataType::Decimal32(precision, scale) | DataType::Decimal64(precision, scale) => {
+            DataType::Decimal128(*precision, *scale)
+        }
+        DataType::Decimal256(precision, scale) if *precision <= 38 => {
+            DataType::Decimal128(*precision, *scale)
+        }
+        DataType::Float16 => DataType::Float32,
+        DataType::Dictionary(_, values) => compute_type(values),
+        DataType::RunEndEncoded(_, values) => compute_type(values.data_type()),
+        other => other.clone(),
+    }
+}
+
+/// A field with its [`compute_type`]; name, nullability and metadata stay.
+pub fn compute_field(foreign: &Field) -> FieldRef {
+    Arc::new(
+        foreign
+            .clone()
+            .with_data_type(compute_type(foreign.data_type())),
+    )
+}
+
+/// A schema of [`compute_field`]s.
+pub fn compute_schema(foreign: &Schema) -> SchemaRef {
+    let fields: Vec<FieldRef> = foreign.fields().iter().map(|f| compute_field(f)).collect();
+    Arc::new(Schema::new_with_metadata(
+        fields,
+        foreign.metadata().clone(),
+    ))
+}
+
+/// A column as `target`, its [`compute_type`]. Strings and binaries keep their data buffers.
+pub fn compute_array(
+    array: &ArrayRef,
+    target: &DataType,
+) -> std::result::Result<ArrayRef, ArrowError> {
+    if array.data_type() == target {
+        return Ok(Arc::clone(array));
+    }
+    let strict = CastOptions {
+        safe: false,
+        ..Default::default()
+    };
+    // Runs of strings unpack into their own type first.
+    if let DataType::RunEndEncoded(_, values) = array.data_type()
+        && values.data_type() != target
+    {
+        let unpacked = cast_with_options(array, values.data_type(), &strict)?;
+        return compute_array(&unpacked, target);
+    }
+    cast_with_options(array, target, &strict)
+}
+
+/// A piece of a batch of the frame.
+#[derive(Debug, Clone, Copy)]
+struct Piece {
+    batch: usize,
+    offset: usize,
+    rows: usize,
+}
+
+/// A frame as a source of morsels: slices of its batches, none across two of them.
+#[derive(Debug)]
+pub struct FrameSource {
+    schema: SchemaRef,
+    batches: Vec<RecordBatch>,
+    pieces: Vec<Piece>,
+    statistics: Statistics,
+}
+
+impl FrameSource {
+    /// Checks that the batches have the frame's columns.
+    pub fn new(frame: &Frame) -> Result<Self> {
+        let schema = compute_schema(&frame.schema);
+        let mut pieces = Vec::new();
+        for (batch, rows) in frame.batches.iter().enumerate() {
+            let fits = rows.num_columns() == frame.schema.fields().len()
+                && rows
+                    .columns()
+                    .iter()
+                    .zip(frame.schema.fields())
+                    .all(|(column, field)| column.data_type() == field.data_type());
+            if !fits {
+                return Err(Error::new(
+                    SqlState::DatatypeMismatch,
+                    "a batch of the frame does not have the frame's columns",
+                ));
+            }
+            let mut offset = 0;
+            while offset < rows.num_rows() {
+                let length = MORSEL_ROWS.min(rows.num_rows() - offset);
+                pieces.push(Piece {
+                    batch,
+                    offset,
+                    rows: length,
+                });
+                offset += length;
+            }
+        }
+        let mut statistics = Statistics::new_unknown(&schema);
+        let rows: usize = pieces.iter().map(|p| p.rows).sum();
+        statistics.num_rows = Precision::Exact(rows);
+        for (position, column) in statistics.column_statistics.iter_mut().enumerate() {
+            let nulls = frame
+                .batches
+                .iter()
+                .map(|b| b.column(position).logical_null_count())
+                .sum();
+            column.null_count = Precision::Exact(nulls);
+        }
+        statistics.calculate_total_byte_size(&schema);
+        Ok(FrameSource {
+            schema,
+            batches: frame.batches.clone(),
+            pieces,
+            statistics,
+        })
+    }
+}
+
+impl MorselSource for FrameSource {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn morsels(&self) -> usize {
+        self.pieces.len()
+    }
+
+    fn rows(&self, morsel: usize) -> usize {
+        self.pieces[morsel].rows
+    }
+
+    fn read(&self, morsel: usize, projection: &[usize]) -> Result<(RecordBatch, bool)> {
+        let piece = self.pieces[morsel];
+        let rows = self.batches[piece.batch]
+            .project(projection)?
+            .slice(piece.offset, piece.rows);
+        let schema = Arc::new(self.schema.project(projection)?);
+        let mut shared = true;
+        let mut columns = Vec::with_capacity(projection.len());
+        for (column, field) in rows.columns().iter().zip(schema.fields()) {
+            shared &= column.data_type() == field.data_type();
+            columns.push(compute_array(column, field.data_type())?);
+        }
+        let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(piece.rows));
+        let batch = RecordBatch::try_new_with_options(schema, columns, &options)?;
+        Ok((batch, shared))
+    }
+
+    fn statistics(&self) -> &Statistics {
+        &self.statistics
+    }
+}

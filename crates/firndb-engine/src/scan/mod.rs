@@ -1,0 +1,85 @@
+//! Tables and frames as DataFusion sources.
+//!
+//! Whatever can be cut into **morsels** of up to 32,768 rows in a fixed order is a [`MorselSource`](source::MorselSource): a stored table at a
+//! snapshot, a caller's frame, a system relation. One provider and one operator scan them all:
+//!
+//! ```text
+//!   MorselSource ── TableProvider ── MorselScan ──▶ partition 0: morsels 0 … k
+//!   (table, frame)        │              │      ──▶ partition 1: morsels k+1 … n
+//!                    static filters   dynamic filters          (ranges in table order, balanced by rows)
+//!                    skip morsels     skip morsels and rows
+//! ```
+//!
+//! **Order.** Partitions are consecutive ranges of the table, filters and projections keep the order within them, and
+//! [`merge::OrderedMergeExec`] drains them one after the other where DataFusion would interleave them. So scans, filters, projections and
+//! LIMIT give rows in the table's order, and two queries of one snapshot agree on it.
+//!
+//! **Statistics** are exact only when the source says so for this very snapshot; DataFusion answers COUNT, MIN and MAX from exact ones.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | [`source`] | what a scan reads from; tables |
+//! | [`frame`] | frames, and the types that operators compute with |
+//! | [`provider`] | the `TableProvider`: projection, limit, static filters |
+//! | [`exec`] | the operator and its streams |
+//! | [`skipping`] | morsels that no row of which can match |
+//! | [`row_filter`] | rows that a dynamic filter takes away |
+//! | [`merge`] | partitions to one stream in order |
+//! | [`rules`] | what the optimizer must do for order and sound dynamic filters |
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use datafusion::catalog::TableProvider;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use firndb_storage::{Form, Snapshot, Table};
+
+use crate::Result;
+use crate::session::Frame;
+
+pub mod exec;
+pub mod frame;
+pub mod merge;
+pub mod provider;
+pub mod row_filter;
+pub mod rules;
+pub mod skipping;
+pub mod source;
+
+/// The name of the column that tells a row's slot, where a scan was asked for it.
+pub const SLOT_COLUMN: &str = "__slot";
+
+/// Rows that a statement's scans will read at most, and have read: what the progress interface shows.
+#[derive(Debug, Default)]
+pub struct ScanProgress {
+    /// Rows to read, as far as known.
+    pub total: AtomicU64,
+    /// Rows read.
+    pub done: AtomicU64,
+}
+
+/// A stored table at a snapshot as a DataFusion source, in `form`; with `slots`, its last column is `__slot`.
+pub fn table_provider(
+    table: &Table,
+    snapshot: &Snapshot,
+    form: Form,
+    slots: bool,
+    progress: Arc<ScanProgress>,
+) -> Result<Arc<dyn TableProvider>> {
+    let source = source::TableSource::open(table, snapshot, form, slots, progress)?;
+    Ok(Arc::new(provider::MorselTable::new(Arc::new(source))))
+}
+
+/// A caller's frame, scanned in place.
+pub fn frame_provider(frame: &Frame) -> Result<Arc<dyn TableProvider>> {
+    let source = frame::FrameSource::new(frame)?;
+    Ok(Arc::new(provider::MorselTable::new(Arc::new(source))))
+}
+
+/// Physical optimizer rules that come after DataFusion's own.
+pub fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+    vec![
+        Arc::new(rules::ConfineDynamicFilters),
+        Arc::new(rules::PreserveOrder),
+    ]
+}

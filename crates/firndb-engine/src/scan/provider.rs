@@ -1,0 +1,123 @@
+//! The `TableProvider` over a [`MorselSource`]: projection, limit and static filters.
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, Result, Statistics};
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+
+use super::exec::{MorselScan, Selection};
+use super::skipping::may_match;
+use super::source::MorselSource;
+
+/// A source of morsels as a table.
+///
+/// Filters are `Inexact`: the scan skips morsels that can't match, the filter stays above it.
+#[derive(Debug)]
+pub struct MorselTable {
+    source: Arc<dyn MorselSource>,
+}
+
+impl MorselTable {
+    /// A table over `source`.
+    pub fn new(source: Arc<dyn MorselSource>) -> Self {
+        MorselTable { source }
+    }
+
+    /// The morsels in which a row may pass all of `filters`, in order.
+    fn select(&self, state: &dyn Session, filters: &[Expr]) -> Result<Selection> {
+        let morsels = self.source.morsels();
+        if filters.is_empty() || !self.source.has_zones() {
+            return Ok(Selection::all(morsels));
+        }
+        let schema = self.source.schema();
+        let columns: Vec<usize> = (0..schema.fields().len()).collect();
+        let named = DFSchema::try_from(Arc::clone(schema))?;
+        let mut keep = vec![true; morsels];
+        for filter in filters {
+            let Ok(predicate) = state.create_physical_expr(filter.clone(), &named) else {
+                continue;
+            };
+            let source = self.source.as_ref();
+            if let Some(verdicts) = may_match(&predicate, source, schema, &columns, 0..morsels) {
+                keep.iter_mut().zip(verdicts).for_each(|(k, v)| *k &= v);
+            }
+        }
+        Ok(Selection::of(&keep))
+    }
+}
+
+#[async_trait]
+impl TableProvider for MorselTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(self.source.schema())
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn statistics(&self) -> Option<Statistics> {
+        Some(self.source.statistics().clone())
+    }
+
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>> {
+        filters
+            .iter()
+            .map(|filter| {
+                Ok(if self.source.has_zones() && is_self_contained(filter)? {
+                    TableProviderFilterPushDown::Inexact
+                } else {
+                    TableProviderFilterPushDown::Unsupported
+                })
+            })
+            .collect()
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let all = || (0..self.source.schema().fields().len()).collect();
+        let projection = projection.cloned().unwrap_or_else(all);
+        let selection = self.select(state, filters)?;
+        Ok(Arc::new(MorselScan::try_new(
+            Arc::clone(&self.source),
+            projection,
+            selection,
+            state.config().target_partitions(),
+            limit,
+        )?))
+    }
+}
+
+/// Whether a filter can be judged without running anything else: no subquery, no outer column, nothing volatile.
+fn is_self_contained(filter: &Expr) -> Result<bool> {
+    let mut contained = !filter.is_volatile();
+    filter.apply(|e| {
+        if matches!(
+            e,
+            Expr::ScalarSubquery(_)
+                | Expr::Exists(_)
+                | Expr::InSubquery(_)
+                | Expr::SetComparison(_)
+                | Expr::OuterReferenceColumn(..)
+                | Expr::Placeholder(_)
+        ) {
+            contained = false;
+            return Ok(TreeNodeRecursion::Stop);
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(contained)
+}

@@ -1,0 +1,263 @@
+//! What a scan reads from: morsels in a fixed order, with what is known about their values.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::common::stats::Precision;
+use datafusion::common::{ColumnStatistics, ScalarValue, Statistics};
+use firndb_storage::{Form, Scan, Snapshot, Table, TableStatistics};
+
+use super::{SLOT_COLUMN, ScanProgress};
+use crate::Result;
+
+/// The most rows that a batch of a scan has.
+pub const MORSEL_ROWS: usize = 32_768;
+
+/// Rows in a fixed order, cut into morsels that can be read from many threads.
+///
+/// Column positions are those of [`MorselSource::schema`]. What is said about the values of a morsel (least, greatest, number of nulls) is
+/// sound for every row that `read` yields.
+pub trait MorselSource: Debug + Send + Sync + 'static {
+    /// What the rows look like.
+    fn schema(&self) -> &SchemaRef;
+    /// The number of morsels.
+    fn morsels(&self) -> usize;
+    /// Upper bound of the rows of a morsel, at most [`MORSEL_ROWS`].
+    fn rows(&self, morsel: usize) -> usize;
+    /// Reads columns of a morsel, in the order of `projection`. The second value says whether memory was shared (`true`) or rows were copied.
+    fn read(&self, morsel: usize, projection: &[usize]) -> Result<(RecordBatch, bool)>;
+    /// Statistics of all rows, by column of the schema.
+    fn statistics(&self) -> &Statistics;
+    /// Least value of a column by morsel, in the column's type, null where unknown.
+    fn minimums(&self, _column: usize) -> Option<ArrayRef> {
+        None
+    }
+    /// Greatest value of a column by morsel, as `minimums`.
+    fn maximums(&self, _column: usize) -> Option<ArrayRef> {
+        None
+    }
+    /// Number of nulls of a column by morsel (UInt64), null where unknown.
+    fn null_counts(&self, _column: usize) -> Option<ArrayRef> {
+        None
+    }
+    /// Whether `minimums`, `maximums` or `null_counts` may know something.
+    fn has_zones(&self) -> bool {
+        false
+    }
+    /// Called with the upper bound of rows when a scan begins.
+    fn begin(&self, _rows: usize) {}
+    /// Called with a part of that bound when it was read or skipped.
+    fn advance(&self, _rows: usize) {}
+}
+
+/// A stored table at a snapshot.
+#[derive(Debug)]
+pub struct TableSource {
+    scan: Scan,
+    form: Form,
+    schema: SchemaRef,
+    /// Position of `__slot`, the last column, if the scan shows it.
+    slot: Option<usize>,
+    statistics: Statistics,
+    progress: Arc<ScanProgress>,
+}
+
+impl TableSource {
+    /// Opens a scan of what `snapshot` sees.
+    pub fn open(
+        table: &Table,
+        snapshot: &Snapshot,
+        form: Form,
+        slots: bool,
+        progress: Arc<ScanProgress>,
+    ) -> Result<Self> {
+        let stored = form.schema(table.schema());
+        let known = table.statistics(snapshot)?;
+        let mut statistics = table_statistics(&stored, &known);
+        let (schema, slot) = if slots {
+            let mut fields: Vec<_> = stored.fields().iter().cloned().collect();
+            fields.push(Arc::new(Field::new(SLOT_COLUMN, DataType::UInt64, false)));
+            statistics
+                .column_statistics
+                .push(ColumnStatistics::new_unknown());
+            let schema = Schema::new_with_metadata(fields, stored.metadata().clone());
+            (Arc::new(schema), Some(stored.fields().len()))
+        } else {
+            (stored, None)
+        };
+        Ok(TableSource {
+            scan: table.scan(snapshot)?,
+            form,
+            schema,
+            slot,
+            statistics,
+            progress,
+        })
+    }
+
+    /// A bound in the type that this form shows; `None` where the type can't carry it.
+    fn zone(&self, column: usize, bounds: Option<ArrayRef>) -> Option<ArrayRef> {
+        let expected = self.schema.field(column).data_type();
+        let bounds = bounds?;
+        if bounds.data_type() == expected {
+            Some(bounds)
+        } else {
+            cast(&bounds, expected).ok()
+        }
+    }
+}
+
+impl MorselSource for TableSource {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn morsels(&self) -> usize {
+        self.scan.morsels()
+    }
+
+    fn rows(&self, morsel: usize) -> usize {
+        self.scan.rows(morsel)
+    }
+
+    fn read(&self, morsel: usize, projection: &[usize]) -> Result<(RecordBatch, bool)> {
+        let Some(slot) = self.slot.filter(|slot| projection.contains(slot)) else {
+            return Ok(self.scan.read(morsel, projection, self.form, false)?);
+        };
+        // Storage gives slots after the other columns; a projection may want them anywhere.
+        let columns: Vec<usize> = projection.iter().copied().filter(|c| *c != slot).collect();
+        let (batch, shared) = self.scan.read(morsel, &columns, self.form, true)?;
+        let mut next = 0;
+        let order: Vec<usize> = projection
+            .iter()
+            .map(|c| {
+                if *c == slot {
+                    columns.len()
+                } else {
+                    next += 1;
+                    next - 1
+                }
+            })
+            .collect();
+        Ok((batch.project(&order)?, shared))
+    }
+
+    fn statistics(&self) -> &Statistics {
+        &self.statistics
+    }
+
+    fn minimums(&self, column: usize) -> Option<ArrayRef> {
+        if Some(column) == self.slot {
+            return None;
+        }
+        self.zone(column, self.scan.minimums(column))
+    }
+
+    fn maximums(&self, column: usize) -> Option<ArrayRef> {
+        if Some(column) == self.slot {
+            return None;
+        }
+        self.zone(column, self.scan.maximums(column))
+    }
+
+    fn null_counts(&self, column: usize) -> Option<ArrayRef> {
+        if Some(column) == self.slot {
+            return None;
+        }
+        self.scan.null_counts(column)
+    }
+
+    fn has_zones(&self) -> bool {
+        true
+    }
+
+    fn begin(&self, rows: usize) {
+        self.progress
+            .total
+            .fetch_add(rows as u64, Ordering::Relaxed);
+    }
+
+    fn advance(&self, rows: usize) {
+        self.progress.done.fetch_add(rows as u64, Ordering::Relaxed);
+    }
+}
+
+/// Storage's statistics in DataFusion's words: exact only when all of them are.
+fn table_statistics(schema: &Schema, known: &TableStatistics) -> Statistics {
+    fn precision<T>(exact: bool, value: T) -> Precision<T>
+    where
+        T: Debug + Clone + PartialEq + Eq + PartialOrd,
+    {
+        if exact {
+            Precision::Exact(value)
+        } else {
+            Precision::Inexact(value)
+        }
+    }
+    let bound = |value: &Option<ArrayRef>, field: &Field| {
+        value
+            .as_ref()
+            .and_then(|array| ScalarValue::try_from_array(array, 0).ok())
+            .and_then(|scalar| scalar.cast_to(field.data_type()).ok())
+            .filter(|scalar| !scalar.is_null() && !is_unordered(scalar))
+            .map_or(Precision::Absent, |scalar| precision(known.exact, scalar))
+    };
+    let sizes = column_sizes(schema, known.rows, known.bytes);
+    let columns = schema.fields().iter().enumerate().map(|(position, field)| {
+        let Some(column) = known.columns.get(position) else {
+            return ColumnStatistics::new_unknown();
+        };
+        let mut statistics = ColumnStatistics::new_unknown();
+        statistics.null_count = column
+            .nulls
+            .map_or(Precision::Absent, |nulls| precision(known.exact, nulls));
+        statistics.min_value = bound(&column.minimum, field);
+        statistics.max_value = bound(&column.maximum, field);
+        // A sketch never counts exactly.
+        statistics.distinct_count = column
+            .distinct
+            .map_or(Precision::Absent, Precision::Inexact);
+        statistics.byte_size = Precision::Inexact(sizes[position]);
+        statistics
+    });
+    Statistics {
+        num_rows: precision(known.exact, known.rows),
+        column_statistics: columns.collect(),
+        total_byte_size: Precision::Inexact(sizes.iter().sum()),
+    }
+}
+
+/// Floating-point bounds that are zero or no number: SQL's order and Arrow's differ there, so nothing is answered from them.
+fn is_unordered(value: &ScalarValue) -> bool {
+    match value {
+        ScalarValue::Float32(Some(v)) => v.is_nan() || *v == 0.0,
+        ScalarValue::Float64(Some(v)) => v.is_nan() || *v == 0.0,
+        _ => false,
+    }
+}
+
+/// Bytes by column: widths where they are fixed, the rest shared evenly.
+fn column_sizes(schema: &Schema, rows: usize, total: usize) -> Vec<usize> {
+    let width = |field: &Field| field.data_type().primitive_width();
+    let fixed: usize = schema
+        .fields()
+        .iter()
+        .filter_map(|f| width(f))
+        .sum::<usize>()
+        * rows;
+    let variable = schema
+        .fields()
+        .iter()
+        .filter(|f| width(f).is_none())
+        .count();
+    let share = total.saturating_sub(fixed) / variable.max(1);
+    schema
+        .fields()
+        .iter()
+        .map(|f| width(f).map_or(share, |w| w * rows))
+        .collect()
+}

@@ -1,0 +1,310 @@
+//! Results: rows that are produced as they are read.
+//!
+//! ```text
+//! Planned ── first read ──▶ Running (a task on the workers, two batches ahead) ──▶ Done
+//!    └────────── materialize ──────────▶ Stored ─────────────────────────────────────┘
+//! ```
+//!
+//! A result reads the snapshot of its statement, so later statements do not change it. When its transaction ends after writing,
+//! the session materializes what was not read yet: a snapshot of uncommitted rows does not outlive their transaction.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::execution::SendableRecordBatchStream;
+use firndb_storage::Form;
+use futures::StreamExt;
+use parking_lot::Mutex;
+
+use super::cancel::Cancellation;
+use super::workers::Workers;
+use crate::error::{Error, Result, SqlState};
+
+/// A query that is planned and not yet started.
+#[async_trait]
+pub trait PlannedQuery: Send + Sync {
+    /// The columns that it yields.
+    fn schema(&self) -> SchemaRef;
+    /// Starts it on the workers.
+    fn start(&self) -> Result<SendableRecordBatchStream>;
+    /// The same query, planned to yield another form.
+    async fn in_form(&self, form: Form) -> Result<Arc<dyn PlannedQuery>>;
+}
+
+/// Rows to read. Schema types: string and binary views, decimal128 (Form::Compute) unless asked otherwise.
+/// Dropping it ends the query.
+pub struct Rows {
+    schema: SchemaRef,
+    shared: Arc<SharedRows>,
+}
+
+/// The part of a result that its session knows.
+pub struct SharedRows {
+    state: Mutex<State>,
+    cancellation: Arc<Cancellation>,
+    workers: Option<Arc<Workers>>,
+    /// Set when reading fails: the explicit transaction of the statement has failed then, too.
+    failure: OnceLock<Arc<AtomicBool>>,
+}
+
+enum State {
+    Planned(Arc<dyn PlannedQuery>),
+    Running(SendableRecordBatchStream),
+    Stored(VecDeque<RecordBatch>),
+    Failed(Error),
+    Done,
+}
+
+impl std::fmt::Debug for Rows {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Rows")
+            .field("schema", &self.schema)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Rows {
+    /// Rows that are already there.
+    pub fn from_batches(schema: SchemaRef, batches: Vec<RecordBatch>) -> Rows {
+        Rows {
+            schema,
+            shared: Arc::new(SharedRows {
+                state: Mutex::new(State::Stored(batches.into())),
+                cancellation: Arc::new(Cancellation::default()),
+                workers: None,
+                failure: OnceLock::new(),
+            }),
+        }
+    }
+
+    /// The rows of a query, started when the first is read.
+    pub(crate) fn planned(
+        query: Arc<dyn PlannedQuery>,
+        cancellation: Arc<Cancellation>,
+        workers: Arc<Workers>,
+    ) -> Rows {
+        Rows {
+            schema: query.schema(),
+            shared: Arc::new(SharedRows {
+                state: Mutex::new(State::Planned(query)),
+                cancellation,
+                workers: Some(workers),
+                failure: OnceLock::new(),
+            }),
+        }
+    }
+
+    /// The columns, with their names' case and SQL type metadata.
+    pub fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    /// Asks for the form that batches come in, before the first is read: `Compute` (default), `Consumer`, `Native`.
+    /// Bare columns of frozen blocks come without a copy in `Consumer` (but decimals) and `Native`.
+    pub fn set_form(&mut self, form: Form) -> Result<()> {
+        let mut state = self.shared.state.lock();
+        let (State::Planned(query), Some(workers)) = (&*state, &self.shared.workers) else {
+            return match form {
+                Form::Compute => Ok(()),
+                _ => {
+                    drop(state);
+                    self.convert(form)
+                }
+            };
+        };
+        let cancellation = &self.shared.cancellation;
+        let planned = workers.block_on(false, cancellation.guard(query.in_form(form)))?;
+        self.schema = planned.schema();
+        *state = State::Planned(planned);
+        Ok(())
+    }
+
+    /// Stored rows in another form.
+    fn convert(&mut self, form: Form) -> Result<()> {
+        let mut state = self.shared.state.lock();
+        let State::Stored(batches) = &mut *state else {
+            return Err(Error::new(
+                SqlState::ObjectInUse,
+                "the form of a result can't change after its first row was read",
+            ));
+        };
+        let schema = convert::schema(&self.schema, form);
+        for batch in batches.iter_mut() {
+            *batch = convert::batch(batch, &schema)?;
+        }
+        self.schema = schema;
+        Ok(())
+    }
+
+    /// Reads everything that is left.
+    pub fn collect(self) -> Result<Vec<RecordBatch>> {
+        Iterator::collect(self)
+    }
+
+    /// Stored rows under another schema of the same types; other rows stay as they are.
+    pub(crate) fn renamed(mut self, name: impl Fn(&SchemaRef) -> SchemaRef) -> Result<Rows> {
+        let mut state = self.shared.state.lock();
+        if let State::Stored(batches) = &mut *state {
+            let schema = name(&self.schema);
+            for batch in batches.iter_mut() {
+                *batch = convert::batch(batch, &schema)?;
+            }
+            self.schema = schema;
+        }
+        drop(state);
+        Ok(self)
+    }
+
+    /// What a session keeps to materialize it.
+    pub(crate) fn shared(&self) -> &Arc<SharedRows> {
+        &self.shared
+    }
+}
+
+impl Iterator for Rows {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Result<RecordBatch>> {
+        let mut state = self.shared.state.lock();
+        loop {
+            if self.shared.cancellation.is_cancelled() && !matches!(*state, State::Done) {
+                *state = State::Done;
+                self.shared.fail();
+                return Some(Err(Error::cancelled()));
+            }
+            match &mut *state {
+                State::Planned(query) => match query.start() {
+                    Ok(stream) => *state = State::Running(stream),
+                    Err(error) => *state = State::Failed(error),
+                },
+                State::Running(stream) => {
+                    let Some(workers) = &self.shared.workers else {
+                        *state = State::Failed(Error::internal("a running result without workers"));
+                        continue;
+                    };
+                    let cancellation = &self.shared.cancellation;
+                    let next = workers
+                        .block_on(false, cancellation.guard(async { Ok(stream.next().await) }));
+                    match next {
+                        Ok(Some(Ok(batch))) => return Some(Ok(batch)),
+                        Ok(Some(Err(error))) => *state = State::Failed(error.into()),
+                        Ok(None) => *state = State::Done,
+                        Err(error) => *state = State::Failed(error),
+                    }
+                }
+                State::Stored(batches) => match batches.pop_front() {
+                    Some(batch) => return Some(Ok(batch)),
+                    None => *state = State::Done,
+                },
+                State::Failed(error) => {
+                    let error = error.clone();
+                    *state = State::Done;
+                    self.shared.fail();
+                    return Some(Err(error));
+                }
+                State::Done => return None,
+            }
+        }
+    }
+}
+
+impl SharedRows {
+    /// Tells a transaction when reading these rows fails.
+    pub(crate) fn report_failure(&self, failure: &Arc<AtomicBool>) {
+        // Only the transaction of the statement reports, once.
+        let _ = self.failure.set(Arc::clone(failure));
+    }
+
+    fn fail(&self) {
+        if let Some(failure) = self.failure.get() {
+            failure.store(true, Ordering::Release);
+        }
+    }
+
+    /// Reads what was not read yet into memory.
+    pub(crate) fn materialize(&self) {
+        let mut state = self.state.lock();
+        if let State::Planned(query) = &*state {
+            match query.start() {
+                Ok(stream) => *state = State::Running(stream),
+                Err(error) => *state = State::Failed(error),
+            }
+        }
+        let State::Running(stream) = &mut *state else {
+            return;
+        };
+        let Some(workers) = &self.workers else { return };
+        let read = workers.block_on(
+            false,
+            self.cancellation.guard(async {
+                let mut batches = VecDeque::new();
+                while let Some(batch) = stream.next().await {
+                    batches.push_back(batch?);
+                }
+                Ok(batches)
+            }),
+        );
+        *state = match read {
+            Ok(batches) => State::Stored(batches),
+            Err(error) => State::Failed(error),
+        };
+    }
+}
+
+/// Changing the form of rows that were computed.
+pub(crate) mod convert {
+    use std::sync::Arc;
+
+    use arrow::array::{RecordBatch, RecordBatchOptions};
+    use arrow::compute::cast;
+    use arrow::datatypes::{DataType, Schema, SchemaRef};
+    use firndb_storage::Form;
+
+    use crate::error::Result;
+
+    /// The schema of computed rows in a form: what is computed has no stored form, so `Native` leaves it as it is.
+    pub(crate) fn schema(schema: &SchemaRef, form: Form) -> SchemaRef {
+        if form != Form::Consumer {
+            return Arc::clone(schema);
+        }
+        let fields = schema.fields().iter().map(|field| {
+            let wanted = match field.data_type() {
+                DataType::Utf8View => DataType::Utf8,
+                DataType::BinaryView => DataType::Binary,
+                _ => return Arc::clone(field),
+            };
+            Arc::new(field.as_ref().clone().with_data_type(wanted))
+        });
+        Arc::new(Schema::new_with_metadata(
+            fields.collect::<Vec<_>>(),
+            schema.metadata().clone(),
+        ))
+    }
+
+    /// A batch under a schema of as many columns, cast where types differ.
+    pub(crate) fn batch(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+        let columns = batch
+            .columns()
+            .iter()
+            .zip(schema.fields())
+            .map(|(column, field)| {
+                if column.data_type() == field.data_type() {
+                    Ok(Arc::clone(column))
+                } else {
+                    cast(column, field.data_type())
+                }
+            })
+            .collect::<std::result::Result<Vec<_>, _>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        Ok(RecordBatch::try_new_with_options(
+            Arc::clone(schema),
+            columns,
+            &options,
+        )?)
+    }
+}

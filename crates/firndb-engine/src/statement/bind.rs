@@ -1,0 +1,485 @@
+//! Names in a query bound to one transaction: the planner's view of the catalog.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{DataType, Schema, SchemaRef};
+use datafusion::catalog::{TableFunctionArgs, TableProvider};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::{Column, DFSchema, DataFusionError, TableReference};
+use datafusion::datasource::cte_worktable::CteWorkTable;
+use datafusion::datasource::{ViewTable, provider_as_source};
+use datafusion::logical_expr::planner::{
+    ContextProvider, ExprPlanner, RelationPlanner, TypePlanner,
+};
+use datafusion::logical_expr::simplify::SimplifyContext;
+use datafusion::logical_expr::{
+    AggregateUDF, Expr, HigherOrderUDF, LogicalPlan, LogicalPlanBuilder, ScalarUDF, TableSource,
+    WindowUDF,
+};
+use datafusion::optimizer::simplify_expressions::ExprSimplifier;
+use datafusion::sql::planner::{PlannerContext, SqlToRel};
+use datafusion::sql::sqlparser::ast;
+use firndb_storage::Form;
+
+use super::TARGET;
+use super::scope::{Found, Scope, check_database};
+use crate::catalog::{Relation, TableEntry, ViewEntry, fold};
+use crate::error::{Error, Result, SqlState, nearest};
+use crate::scan;
+use crate::session::Frame;
+
+/// Views within views.
+const MAX_VIEWS: usize = 50;
+/// Files that can be named in FROM, and the function that reads them.
+const FILE_READERS: [(&str, &str); 9] = [
+    (".parquet", "read_parquet"),
+    (".csv", "read_csv"),
+    (".tsv", "read_csv"),
+    (".csv.gz", "read_csv"),
+    (".json", "read_json"),
+    (".ndjson", "read_json"),
+    (".jsonl", "read_json"),
+    (".arrow", "read_arrow"),
+    (".feather", "read_arrow"),
+];
+
+/// Binds one query's names.
+pub(super) struct Binder<'a> {
+    scope: &'a Scope,
+    target: Option<&'a Arc<TableEntry>>,
+    views: RefCell<Vec<(String, String)>>,
+}
+
+impl<'a> Binder<'a> {
+    pub(super) fn new(scope: &'a Scope, target: Option<&'a Arc<TableEntry>>) -> Self {
+        Binder {
+            scope,
+            target,
+            views: RefCell::new(Vec::new()),
+        }
+    }
+
+    /// Plans a query, parameters in their places.
+    pub(super) fn query(&self, query: &ast::Query) -> Result<LogicalPlan> {
+        let statement = ast::Statement::Query(Box::new(query.clone()));
+        let mut context = self.context();
+        let plan = SqlToRel::new(self)
+            .sql_statement_to_plan_with_context(statement, &mut context)
+            .map_err(|error| self.name_function(error.into()))?;
+        let plan = self.scope.arguments.apply(plan)?;
+        super::sound(plan)
+    }
+
+    /// Adds the nearest function's name to the error about one that does not exist. DataFusion's own suggestion comes from all
+    /// names by another distance and may be far off.
+    fn name_function(&self, error: Error) -> Error {
+        let unknown = error
+            .message
+            .strip_prefix("function ")
+            .and_then(|rest| rest.strip_suffix(" does not exist"));
+        let (Some(unknown), None) = (unknown, &error.hint) else {
+            return error;
+        };
+        let mut names = self.udf_names();
+        names.extend(self.udaf_names());
+        names.extend(self.udwf_names());
+        names.sort_unstable();
+        match nearest(unknown, names.iter().map(String::as_str)) {
+            Some(near) => {
+                let hint = format!("Perhaps you meant the function \"{near}\".");
+                error.with_hint(hint)
+            }
+            None => error,
+        }
+    }
+
+    /// Plans an expression over columns.
+    pub(super) fn expression(&self, expression: &ast::Expr, schema: &DFSchema) -> Result<Expr> {
+        let mut context = self.context();
+        Ok(SqlToRel::new(self).sql_to_expr(expression.clone(), schema, &mut context)?)
+    }
+
+    /// Plans a view's definition, which sees no frames and has no parameters.
+    pub(super) fn definition(&self, query: &ast::Query) -> Result<LogicalPlan> {
+        let statement = ast::Statement::Query(Box::new(query.clone()));
+        self.views.borrow_mut().push((String::new(), String::new()));
+        let planned = SqlToRel::new(self).sql_statement_to_plan(statement);
+        self.views.borrow_mut().pop();
+        super::sound(planned?)
+    }
+
+    /// Plans a view as queries see it.
+    pub(super) fn check_view(&self, view: &ViewEntry) -> Result<()> {
+        self.view(view).map(|_| ())
+    }
+
+    fn context(&self) -> PlannerContext {
+        PlannerContext::new().with_prepare_param_data_types(self.scope.arguments.types())
+    }
+
+    fn in_view(&self) -> bool {
+        !self.views.borrow().is_empty()
+    }
+
+    fn table(&self, entry: &TableEntry, slots: bool) -> Result<Arc<dyn TableSource>> {
+        let form = if slots {
+            Form::Compute
+        } else {
+            self.scope.form
+        };
+        let provider = scan::table_provider(
+            &entry.table,
+            &self.scope.snapshot,
+            form,
+            slots,
+            Arc::clone(&self.scope.progress),
+        )?;
+        let mut names = entry.folded_names();
+        for (name, column) in names.iter().zip(&entry.columns) {
+            self.scope.remember(name, column.field.name());
+        }
+        if slots {
+            names.push("__slot".to_owned());
+        }
+        renamed(provider, &names)
+    }
+
+    fn view(&self, view: &ViewEntry) -> Result<Arc<dyn TableSource>> {
+        let key = (fold(&view.schema), view.name.clone());
+        {
+            let mut views = self.views.borrow_mut();
+            if views.contains(&key) {
+                return Err(Error::new(
+                    SqlState::InvalidTableDefinition,
+                    format!("infinite recursion detected in view \"{}\"", view.name),
+                ));
+            }
+            if views.len() >= MAX_VIEWS {
+                return Err(Error::new(
+                    SqlState::StatementTooComplex,
+                    "views are nested too deeply",
+                ));
+            }
+            views.push(key);
+        }
+        let statement = ast::Statement::Query(Box::new(view.query.as_ref().clone()));
+        let planned = SqlToRel::new(self).sql_statement_to_plan(statement);
+        self.views.borrow_mut().pop();
+        let plan = planned?;
+        let plan = super::sound(plan)?;
+        let plan = select_outputs(plan, view)?;
+        let names: Vec<String> = view.columns.iter().map(|name| fold(name)).collect();
+        for (folded, written) in names.iter().zip(&view.columns) {
+            self.scope.remember(folded, written);
+        }
+        let plan = rename_plan(plan, &names)?;
+        Ok(provider_as_source(Arc::new(ViewTable::new(plan, None))))
+    }
+
+    fn frame(&self, frame: &Frame) -> Result<Arc<dyn TableSource>> {
+        let names = unique_names(&frame.schema);
+        for (name, field) in names.iter().zip(frame.schema.fields()) {
+            self.scope.remember(name, field.name());
+        }
+        if frame
+            .schema
+            .fields()
+            .iter()
+            .zip(&names)
+            .all(|(field, name)| field.name() == name)
+        {
+            return Ok(provider_as_source(scan::frame_provider(frame)?));
+        }
+        let fields: Vec<_> = frame
+            .schema
+            .fields()
+            .iter()
+            .zip(&names)
+            .map(|(field, name)| field.as_ref().clone().with_name(name))
+            .collect();
+        let schema: SchemaRef = Arc::new(Schema::new_with_metadata(
+            fields,
+            frame.schema.metadata().clone(),
+        ));
+        let batches = frame
+            .batches
+            .iter()
+            .map(|batch| {
+                let options =
+                    arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+                RecordBatch::try_new_with_options(
+                    Arc::clone(&schema),
+                    batch.columns().to_vec(),
+                    &options,
+                )
+            })
+            .collect::<std::result::Result<Vec<_>, _>>()?;
+        let frame = Frame { schema, batches };
+        Ok(provider_as_source(scan::frame_provider(&frame)?))
+    }
+
+    fn source(&self, name: &TableReference) -> Result<Arc<dyn TableSource>> {
+        if let Some(database) = name.catalog() {
+            check_database(database)?;
+        }
+        if let Some(entry) = self.target
+            && name.table() == TARGET
+            && !self.in_view()
+        {
+            return self.table(entry, true);
+        }
+        match self
+            .scope
+            .find(name.schema(), name.table(), self.in_view())?
+        {
+            Some(Found::Relation(Relation::Table(entry))) => self.table(&entry, false),
+            Some(Found::Relation(Relation::View(view))) => self.view(&view),
+            Some(Found::Frame(frame)) => self.frame(&frame),
+            Some(Found::System(provider)) => Ok(provider_as_source(provider)),
+            None => {
+                if name.schema().is_none()
+                    && let Some(function) = reader(name.table())
+                {
+                    let path = datafusion::logical_expr::lit(name.table());
+                    return self.function(function, vec![path]);
+                }
+                Err(self.scope.unknown_relation(name.schema(), name.table()))
+            }
+        }
+    }
+
+    fn function(&self, name: &str, arguments: Vec<Expr>) -> Result<Arc<dyn TableSource>> {
+        if arguments.is_empty()
+            && let Some(provider) = crate::metadata::function(&self.scope.catalog, name)?
+        {
+            return Ok(provider_as_source(provider));
+        }
+        let state = &self.scope.state;
+        let Some(function) = state.table_functions().get(name) else {
+            let error = Error::new(
+                SqlState::UndefinedFunction,
+                format!("table function \"{name}\" does not exist"),
+            );
+            let names = state.table_functions().keys().map(String::as_str);
+            return Err(match crate::error::nearest(name, names) {
+                Some(near) => {
+                    error.with_hint(format!("Perhaps you meant the function \"{near}\"."))
+                }
+                None => error,
+            });
+        };
+        let context = SimplifyContext::builder()
+            .with_config_options(Arc::clone(state.config_options()))
+            .with_query_execution_start_time(Some(self.scope.started))
+            .build();
+        let simplifier = ExprSimplifier::new(context);
+        let schema = DFSchema::empty();
+        let arguments = arguments
+            .into_iter()
+            .map(|argument| {
+                let argument = simplifier.coerce(argument, &schema)?;
+                simplifier.simplify(argument)
+            })
+            .collect::<std::result::Result<Vec<_>, DataFusionError>>()?;
+        let provider = function
+            .create_table_provider_with_args(TableFunctionArgs::new(&arguments, state.as_ref()))?;
+        let names = unique_names(&provider.schema());
+        for (name, field) in names.iter().zip(provider.schema().fields()) {
+            self.scope.remember(name, field.name());
+        }
+        renamed(provider, &names)
+    }
+}
+
+/// A provider under other column names: a projection over it, which the optimizer pushes down.
+fn renamed(provider: Arc<dyn TableProvider>, names: &[String]) -> Result<Arc<dyn TableSource>> {
+    let schema = provider.schema();
+    let source = provider_as_source(provider);
+    if schema
+        .fields()
+        .iter()
+        .zip(names)
+        .all(|(field, name)| field.name() == name)
+    {
+        return Ok(source);
+    }
+    let plan = LogicalPlanBuilder::scan("source", source, None)?.build()?;
+    let plan = rename_plan(plan, names)?;
+    Ok(provider_as_source(Arc::new(ViewTable::new(plan, None))))
+}
+
+/// A plan whose columns have these names.
+fn rename_plan(plan: LogicalPlan, names: &[String]) -> Result<LogicalPlan> {
+    let columns: Vec<Expr> = plan
+        .schema()
+        .iter()
+        .zip(names)
+        .map(|((qualifier, field), name)| {
+            Expr::Column(Column::from((qualifier, field))).alias(name.as_str())
+        })
+        .collect();
+    Ok(LogicalPlanBuilder::from(plan).project(columns)?.build()?)
+}
+
+/// The columns that a view had when it was created, in their order: `*` may yield more by now.
+fn select_outputs(plan: LogicalPlan, view: &ViewEntry) -> Result<LogicalPlan> {
+    let fields = plan.schema().fields();
+    if fields.len() == view.outputs.len()
+        && fields
+            .iter()
+            .zip(&view.outputs)
+            .all(|(field, output)| field.name() == output)
+    {
+        return Ok(plan);
+    }
+    let columns: Option<Vec<Expr>> = view
+        .outputs
+        .iter()
+        .map(|output| {
+            let mut found = plan
+                .schema()
+                .iter()
+                .filter(|(_, field)| field.name() == output);
+            let column = found.next().map(|field| Expr::Column(Column::from(field)));
+            column.filter(|_| found.next().is_none())
+        })
+        .collect();
+    match columns {
+        Some(columns) => Ok(LogicalPlanBuilder::from(plan).project(columns)?.build()?),
+        None => Err(Error::new(
+            SqlState::InvalidTableDefinition,
+            format!("view \"{}\" no longer fits the tables under it", view.name),
+        )
+        .with_hint("Create the view again.")),
+    }
+}
+
+/// The names of a foreign schema, folded; those that come again get a number.
+fn unique_names(schema: &Schema) -> Vec<String> {
+    let mut taken = HashSet::new();
+    schema
+        .fields()
+        .iter()
+        .map(|field| {
+            let folded = fold(field.name());
+            let mut name = folded.clone();
+            let mut number = 1;
+            while !taken.insert(name.clone()) {
+                name = format!("{folded}_{number}");
+                number += 1;
+            }
+            name
+        })
+        .collect()
+}
+
+/// The function that reads a file of this name.
+fn reader(name: &str) -> Option<&'static str> {
+    let lower = name.to_lowercase();
+    FILE_READERS
+        .iter()
+        .find(|(ending, _)| lower.ends_with(ending))
+        .map(|(_, function)| *function)
+}
+
+impl ContextProvider for Binder<'_> {
+    fn get_table_source(
+        &self,
+        name: TableReference,
+    ) -> std::result::Result<Arc<dyn TableSource>, DataFusionError> {
+        Ok(self.source(&name)?)
+    }
+
+    fn get_table_function_source(
+        &self,
+        name: &str,
+        arguments: Vec<Expr>,
+    ) -> std::result::Result<Arc<dyn TableSource>, DataFusionError> {
+        Ok(self.function(name, arguments)?)
+    }
+
+    fn create_cte_work_table(
+        &self,
+        name: &str,
+        schema: SchemaRef,
+    ) -> std::result::Result<Arc<dyn TableSource>, DataFusionError> {
+        Ok(provider_as_source(Arc::new(CteWorkTable::new(
+            name, schema,
+        ))))
+    }
+
+    fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {
+        self.scope.state.expr_planners()
+    }
+
+    fn get_relation_planners(&self) -> &[Arc<dyn RelationPlanner>] {
+        self.scope.state.relation_planners()
+    }
+
+    fn get_type_planner(&self) -> Option<Arc<dyn TypePlanner>> {
+        self.scope.type_planner.clone()
+    }
+
+    fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
+        self.scope.state.scalar_functions().get(name).cloned()
+    }
+
+    fn get_higher_order_meta(&self, name: &str) -> Option<Arc<HigherOrderUDF>> {
+        self.scope.state.higher_order_functions().get(name).cloned()
+    }
+
+    fn get_aggregate_meta(&self, name: &str) -> Option<Arc<AggregateUDF>> {
+        self.scope.state.aggregate_functions().get(name).cloned()
+    }
+
+    fn get_window_meta(&self, name: &str) -> Option<Arc<WindowUDF>> {
+        self.scope.state.window_functions().get(name).cloned()
+    }
+
+    fn get_variable_type(&self, _names: &[String]) -> Option<DataType> {
+        None
+    }
+
+    fn options(&self) -> &ConfigOptions {
+        self.scope.state.config_options()
+    }
+
+    fn udf_names(&self) -> Vec<String> {
+        self.scope
+            .state
+            .scalar_functions()
+            .keys()
+            .cloned()
+            .collect()
+    }
+
+    fn higher_order_function_names(&self) -> Vec<String> {
+        self.scope
+            .state
+            .higher_order_functions()
+            .keys()
+            .cloned()
+            .collect()
+    }
+
+    fn udaf_names(&self) -> Vec<String> {
+        self.scope
+            .state
+            .aggregate_functions()
+            .keys()
+            .cloned()
+            .collect()
+    }
+
+    fn udwf_names(&self) -> Vec<String> {
+        self.scope
+            .state
+            .window_functions()
+            .keys()
+            .cloned()
+            .collect()
+    }
+}

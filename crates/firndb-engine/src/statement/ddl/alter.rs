@@ -1,0 +1,620 @@
+//! ALTER TABLE.
+//!
+//! Each operation makes a new entry and puts it into the catalog; the old layout is retired, so that a transaction that still
+//! holds the old entry fails with 40001 when it writes.
+
+use std::sync::Arc;
+
+use arrow::array::ArrayRef;
+use arrow::compute::cast;
+use datafusion::sql::sqlparser::ast::{
+    AlterColumnOperation, AlterTable, AlterTableOperation, ColumnDef, DataType as SqlType,
+    DropBehavior, Expr, Ident, RenameTableNameKind, VisitMut, VisitorMut,
+};
+use futures::StreamExt;
+
+use super::definition::{self, DefinedConstraint, Kind};
+use super::{depend, drop, duplicate, existing, index, rewrite};
+use crate::catalog::{Column, Constraint, Relation, TableEntry, fold};
+use crate::error::{Error, Result, SqlState, nearest};
+use crate::session::Outcome;
+use crate::statement::{Work, split_name, unknown_column};
+use crate::{expr, parse};
+
+/// ALTER TABLE.
+pub(super) async fn alter_table(work: &mut Work<'_>, alter: &AlterTable) -> Result<Outcome> {
+    if alter.on_cluster.is_some() || alter.location.is_some() {
+        return Err(Error::unsupported(
+            "this form of ALTER TABLE is not supported",
+        ));
+    }
+    let entry = match work.context.table(&alter.name) {
+        Ok(entry) => entry,
+        Err(error) if alter.if_exists && error.state == SqlState::UndefinedTable => {
+            return Ok(Outcome::done("ALTER TABLE"));
+        }
+        Err(error) => return Err(error),
+    };
+    if alter.operations.len() > 1 && alter.operations.iter().any(reads_rows) {
+        // Rows are read through the statement's snapshot, which does not show what the operations before it did.
+        return Err(Error::unsupported(
+            "several operations of which one reads the table's rows in one ALTER TABLE",
+        )
+        .with_hint("Write one ALTER TABLE for each."));
+    }
+    let mut current = entry.as_ref().clone();
+    for operation in &alter.operations {
+        if let Some(changed) = apply(work, &current, operation).await? {
+            work.changes.remove(&current.schema, &current.name);
+            work.changes.put(Relation::Table(Arc::new(changed.clone())));
+            current = changed;
+        }
+    }
+    Ok(Outcome::done("ALTER TABLE"))
+}
+
+/// A column that takes, or does not take, NULL.
+pub(super) fn nullability(column: Column, nullable: bool) -> Column {
+    let field = column.field.as_ref().clone().with_nullable(nullable);
+    Column {
+        field: Arc::new(field),
+        ..column
+    }
+}
+
+fn reads_rows(operation: &AlterTableOperation) -> bool {
+    !matches!(
+        operation,
+        AlterTableOperation::RenameColumn { .. }
+            | AlterTableOperation::RenameTable { .. }
+            | AlterTableOperation::DropColumn { .. }
+            | AlterTableOperation::AlterColumn {
+                op: AlterColumnOperation::SetDefault { .. } | AlterColumnOperation::DropDefault,
+                ..
+            }
+            | AlterTableOperation::DropConstraint { .. }
+    ) && !matches!(operation, AlterTableOperation::AddColumn { column_def, .. } if column_def.options.is_empty())
+}
+
+/// The table after one operation; `None` when it changes nothing.
+async fn apply(
+    work: &mut Work<'_>,
+    entry: &TableEntry,
+    operation: &AlterTableOperation,
+) -> Result<Option<TableEntry>> {
+    match operation {
+        AlterTableOperation::AddColumn {
+            if_not_exists,
+            column_def,
+            column_position,
+            ..
+        } => {
+            if column_position.is_some() {
+                return Err(Error::unsupported("a new column comes last"));
+            }
+            add_column(work, entry, column_def, *if_not_exists).await
+        }
+        AlterTableOperation::DropColumn {
+            column_names,
+            if_exists,
+            drop_behavior,
+            ..
+        } => {
+            let cascade = matches!(drop_behavior, Some(DropBehavior::Cascade));
+            let mut changed = None;
+            for name in column_names {
+                let table = changed.as_ref().unwrap_or(entry);
+                match table.column(&name.value) {
+                    Some(position) => {
+                        changed = Some(drop_column(work, table, position, cascade)?);
+                    }
+                    None if *if_exists => {}
+                    None => return Err(unknown_column(table, &name.value)),
+                }
+            }
+            Ok(changed)
+        }
+        AlterTableOperation::RenameColumn {
+            old_column_name,
+            new_column_name,
+        } => rename_column(work, entry, old_column_name, new_column_name).map(Some),
+        AlterTableOperation::RenameTable { table_name } => {
+            let (RenameTableNameKind::As(name) | RenameTableNameKind::To(name)) = table_name;
+            let (schema, folded) = split_name(name)?;
+            if schema.is_some_and(|schema| fold(&schema) != fold(&entry.schema)) {
+                return Err(Error::unsupported("a table stays in its schema"));
+            }
+            let written = name
+                .0
+                .last()
+                .and_then(|part| part.as_ident())
+                .map_or(folded, |ident| work.source.written(ident));
+            rename_table(work, entry, written).map(Some)
+        }
+        AlterTableOperation::AlterColumn { column_name, op } => {
+            let position = entry
+                .column(&column_name.value)
+                .ok_or_else(|| unknown_column(entry, &column_name.value))?;
+            alter_column(work, entry, position, op).await.map(Some)
+        }
+        AlterTableOperation::AddConstraint { constraint, .. } => {
+            let defined = definition::constraint(work, constraint)?;
+            index::add_constraint(work, entry, &defined).await.map(Some)
+        }
+        AlterTableOperation::DropConstraint {
+            if_exists, name, ..
+        } => {
+            let found = entry
+                .constraints
+                .iter()
+                .find(|constraint| fold(constraint.name()) == fold(&name.value));
+            match found {
+                Some(constraint) => {
+                    index::without_constraint(work, entry, constraint.name()).map(Some)
+                }
+                None if *if_exists => Ok(None),
+                None => Err(unknown_constraint(entry, &name.value)),
+            }
+        }
+        AlterTableOperation::DropPrimaryKey { .. } => {
+            let found = entry
+                .constraints
+                .iter()
+                .find(|constraint| matches!(constraint, Constraint::PrimaryKey { .. }))
+                .ok_or_else(|| unknown_constraint(entry, "primary key"))?;
+            index::without_constraint(work, entry, found.name()).map(Some)
+        }
+        AlterTableOperation::RenameConstraint { old_name, .. } => Err(Error::unsupported(format!(
+            "constraint \"{}\" cannot be renamed",
+            old_name.value
+        ))),
+        AlterTableOperation::OwnerTo { .. } => Err(Error::unsupported("OWNER TO is not supported")),
+        other => Err(Error::unsupported(format!(
+            "ALTER TABLE … {other} is not supported"
+        ))),
+    }
+}
+
+async fn add_column(
+    work: &mut Work<'_>,
+    entry: &TableEntry,
+    definition: &ColumnDef,
+    if_not_exists: bool,
+) -> Result<Option<TableEntry>> {
+    if entry.column(&definition.name.value).is_some() {
+        if if_not_exists {
+            return Ok(None);
+        }
+        return Err(Error::new(
+            SqlState::DuplicateColumn,
+            format!(
+                "column \"{}\" of relation \"{}\" already exists",
+                definition.name.value, entry.name
+            ),
+        ));
+    }
+    let defined = definition::column(work, definition)?;
+    if fold(defined.column.field.name()) == "__slot" {
+        return Err(Error::new(
+            SqlState::InvalidTableDefinition,
+            "column name \"__slot\" is reserved",
+        ));
+    }
+    let transaction = &work.context.transaction;
+    entry.table.lock_exclusive(transaction)?;
+    let value = default_value(work, &defined.column).await?;
+    if !defined.column.field.is_nullable()
+        && value.is_null(0)
+        && rewrite::has_rows(work, entry).await?
+    {
+        return Err(Error::new(
+            SqlState::NotNullViolation,
+            format!(
+                "column \"{}\" of relation \"{}\" contains null values",
+                defined.column.field.name(),
+                entry.name
+            ),
+        ));
+    }
+    let table = entry
+        .table
+        .add_column(transaction, Arc::clone(&defined.column.field), value)?;
+    entry.table.retire(transaction, false)?;
+    let mut changed = entry.clone();
+    changed.columns.push(defined.column);
+    changed.table = table;
+    for constraint in &defined.constraints {
+        changed = match &constraint.kind {
+            Kind::Check(_) if rewrite::has_rows(work, entry).await? => {
+                return Err(Error::unsupported(
+                    "a new column with a CHECK on a table with rows is not supported",
+                )
+                .with_hint("Add the column first, then the constraint."));
+            }
+            _ => index_on_new(work, &changed, constraint)?,
+        };
+    }
+    Ok(Some(changed))
+}
+
+fn index_on_new(
+    work: &Work<'_>,
+    entry: &TableEntry,
+    defined: &DefinedConstraint,
+) -> Result<TableEntry> {
+    match &defined.kind {
+        Kind::Check(_) => {
+            let constraint = definition::resolve(work, entry, defined)?;
+            let mut changed = entry.clone();
+            changed.constraints.push(constraint);
+            Ok(changed)
+        }
+        _ => index::add_key(work, entry, defined),
+    }
+}
+
+/// What rows that exist get for a new column: the default, evaluated once.
+async fn default_value(work: &Work<'_>, column: &Column) -> Result<ArrayRef> {
+    let stored = column.field.data_type();
+    let Some(default) = &column.default else {
+        return Ok(arrow::array::new_null_array(stored, 1));
+    };
+    let planned = work
+        .context
+        .scope
+        .expression(default, &datafusion::common::DFSchema::empty())?;
+    if planned.is_volatile() {
+        return Err(Error::unsupported(
+            "a new column whose default differs from row to row is not supported",
+        )
+        .with_hint("Add the column without it, UPDATE, then SET DEFAULT."));
+    }
+    let query = parse::parse_query(&format!("SELECT {default}"))?;
+    let plan = work.context.plan_query(&query, None).await?;
+    let mut stream = work.context.run(plan).await?;
+    while let Some(batch) = stream.next().await {
+        let batch = batch?;
+        if batch.num_rows() > 0 {
+            let value = expr::assign(batch.column(0), &column.field)?;
+            return Ok(cast(&value, stored)?);
+        }
+    }
+    Err(Error::internal("a default yielded no value"))
+}
+
+fn drop_column(
+    work: &mut Work<'_>,
+    entry: &TableEntry,
+    position: usize,
+    cascade: bool,
+) -> Result<TableEntry> {
+    if entry.columns.len() == 1 {
+        return Err(Error::new(
+            SqlState::InvalidTableDefinition,
+            format!("cannot drop the only column of table \"{}\"", entry.name),
+        ));
+    }
+    let transaction = Arc::clone(&work.context.transaction);
+    entry.table.lock_exclusive(&transaction)?;
+    let mut changed = entry.clone();
+    changed.constraints.clear();
+    for constraint in &entry.constraints {
+        let touched = match constraint {
+            Constraint::Check { condition, .. } => {
+                definition::mentioned_columns(entry, condition).contains(&position)
+            }
+            other => other.key().is_some_and(|key| key.contains(&position)),
+        };
+        if touched {
+            if constraint.key().is_some() {
+                entry
+                    .table
+                    .drop_unique_index(&transaction, constraint.name())?;
+            }
+        } else {
+            changed.constraints.push(shifted(constraint, position));
+        }
+    }
+    changed.table = entry.table.drop_column(&transaction, position)?;
+    entry.table.retire(&transaction, false)?;
+    changed.columns.remove(position);
+    check_views(
+        work,
+        entry,
+        &changed,
+        cascade,
+        &format!(
+            "column {} of table {}",
+            entry.columns[position].field.name(),
+            entry.name
+        ),
+    )?;
+    Ok(changed)
+}
+
+/// A constraint after the column at `position` went away.
+fn shifted(constraint: &Constraint, position: usize) -> Constraint {
+    let shift = |columns: &[usize]| {
+        columns
+            .iter()
+            .map(|column| column - usize::from(*column > position))
+            .collect()
+    };
+    match constraint {
+        Constraint::PrimaryKey { name, columns } => Constraint::PrimaryKey {
+            name: name.clone(),
+            columns: shift(columns),
+        },
+        Constraint::Unique { name, columns } => Constraint::Unique {
+            name: name.clone(),
+            columns: shift(columns),
+        },
+        check @ Constraint::Check { .. } => check.clone(),
+    }
+}
+
+fn rename_column(
+    work: &mut Work<'_>,
+    entry: &TableEntry,
+    old: &Ident,
+    new: &Ident,
+) -> Result<TableEntry> {
+    let position = entry
+        .column(&old.value)
+        .ok_or_else(|| unknown_column(entry, &old.value))?;
+    if entry
+        .column(&new.value)
+        .is_some_and(|other| other != position)
+    {
+        return Err(Error::new(
+            SqlState::DuplicateColumn,
+            format!(
+                "column \"{}\" of relation \"{}\" already exists",
+                new.value, entry.name
+            ),
+        ));
+    }
+    let written = work.source.written(new);
+    entry.table.lock_exclusive(&work.context.transaction)?;
+    let mut changed = entry.clone();
+    changed.table = entry.table.rename_column(position, &written)?;
+    let column = &mut changed.columns[position];
+    column.field = Arc::new(column.field.as_ref().clone().with_name(&written));
+    let mut renamer = Renamer {
+        old: fold(entry.columns[position].field.name()),
+        new: fold(&written),
+    };
+    for constraint in &mut changed.constraints {
+        if let Constraint::Check { condition, .. } = constraint {
+            let _ = condition.visit(&mut renamer);
+        }
+    }
+    check_views(
+        work,
+        entry,
+        &changed,
+        false,
+        &format!(
+            "column {} of table {}",
+            entry.columns[position].field.name(),
+            entry.name
+        ),
+    )?;
+    Ok(changed)
+}
+
+struct Renamer {
+    old: String,
+    new: String,
+}
+
+impl VisitorMut for Renamer {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expression: &mut Expr) -> std::ops::ControlFlow<()> {
+        let name = match expression {
+            Expr::Identifier(name) => Some(name),
+            Expr::CompoundIdentifier(parts) => parts.last_mut(),
+            _ => None,
+        };
+        if let Some(name) = name
+            && name.value == self.old
+        {
+            name.value.clone_from(&self.new);
+            name.quote_style = Some('"');
+        }
+        std::ops::ControlFlow::Continue(())
+    }
+}
+
+fn rename_table(work: &mut Work<'_>, entry: &TableEntry, name: String) -> Result<TableEntry> {
+    if let Some(other) = existing(work, &entry.schema, &name)
+        && other.name() != entry.name
+    {
+        return Err(duplicate(&name));
+    }
+    let views = depend::views_on(work.changes.state(), &entry.schema, &entry.name);
+    if !views.is_empty() {
+        return Err(depend::still_needed(
+            &format!("table {}", entry.name),
+            &views,
+        ));
+    }
+    entry.table.lock_exclusive(&work.context.transaction)?;
+    let mut changed = entry.clone();
+    // A check that says the table's name before a column goes on doing so.
+    let mut renamer = Requalifier {
+        old: fold(&entry.name),
+        new: fold(&name),
+    };
+    for constraint in &mut changed.constraints {
+        if let Constraint::Check { condition, .. } = constraint {
+            let _ = condition.visit(&mut renamer);
+        }
+    }
+    changed.name = name;
+    Ok(changed)
+}
+
+struct Requalifier {
+    old: String,
+    new: String,
+}
+
+impl VisitorMut for Requalifier {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expression: &mut Expr) -> std::ops::ControlFlow<()> {
+        if let Expr::CompoundIdentifier(parts) = expression
+            && let [table, _] = parts.as_mut_slice()
+            && table.value == self.old
+        {
+            table.value.clone_from(&self.new);
+            table.quote_style = Some('"');
+        }
+        std::ops::ControlFlow::Continue(())
+    }
+}
+
+async fn alter_column(
+    work: &mut Work<'_>,
+    entry: &TableEntry,
+    position: usize,
+    operation: &AlterColumnOperation,
+) -> Result<TableEntry> {
+    let mut changed = entry.clone();
+    match operation {
+        AlterColumnOperation::SetDefault { value } => {
+            definition::check_default(work, value)?;
+            changed.columns[position].default = Some(value.clone());
+        }
+        AlterColumnOperation::DropDefault => changed.columns[position].default = None,
+        AlterColumnOperation::SetNotNull => {
+            entry.table.lock_exclusive(&work.context.transaction)?;
+            rewrite::check_no_nulls(work, entry, position).await?;
+            let column = changed.columns[position].clone();
+            changed.columns[position] = nullability(column, false);
+        }
+        AlterColumnOperation::DropNotNull => {
+            let keyed = entry.constraints.iter().any(|constraint| {
+                matches!(constraint, Constraint::PrimaryKey { columns, .. } if columns.contains(&position))
+            });
+            if keyed {
+                return Err(Error::new(
+                    SqlState::InvalidTableDefinition,
+                    format!(
+                        "column \"{}\" is in a primary key",
+                        entry.columns[position].field.name()
+                    ),
+                ));
+            }
+            let column = changed.columns[position].clone();
+            changed.columns[position] = nullability(column, true);
+            if !entry.stored_schema().field(position).is_nullable() {
+                // Storage's own field says that there are no nulls, and plans rely on it.
+                let columns = changed.columns.clone();
+                return rewrite::rewritten(work, entry, columns, &all_columns(entry)).await;
+            }
+        }
+        AlterColumnOperation::SetDataType {
+            data_type, using, ..
+        } => return change_type(work, entry, position, data_type, using.as_ref()).await,
+        other => {
+            return Err(Error::unsupported(format!(
+                "ALTER COLUMN … {other} is not supported"
+            )));
+        }
+    }
+    Ok(changed)
+}
+
+async fn change_type(
+    work: &mut Work<'_>,
+    entry: &TableEntry,
+    position: usize,
+    data_type: &SqlType,
+    using: Option<&Expr>,
+) -> Result<TableEntry> {
+    let column = &entry.columns[position];
+    let field = definition::field(
+        work,
+        column.field.name(),
+        data_type,
+        column.field.is_nullable(),
+    )?;
+    let mut columns = entry.columns.clone();
+    columns[position].field = Arc::new(field);
+    let mut values = all_columns(entry);
+    if let Some(using) = using {
+        values[position] = using.to_string();
+    }
+    let changed = rewrite::rewritten(work, entry, columns, &values).await?;
+    for constraint in &changed.constraints {
+        if let Constraint::Check { condition, .. } = constraint {
+            work.context.row_expression(&changed, condition)?;
+        }
+    }
+    check_views(
+        work,
+        entry,
+        &changed,
+        false,
+        &format!("the type of column {}", column.field.name()),
+    )?;
+    Ok(changed)
+}
+
+fn all_columns(entry: &TableEntry) -> Vec<String> {
+    entry
+        .folded_names()
+        .iter()
+        .map(|name| rewrite::quoted(name))
+        .collect()
+}
+
+/// Views that no longer plan over the changed table are dropped if `cascade`; else the change is refused.
+fn check_views(
+    work: &mut Work<'_>,
+    entry: &TableEntry,
+    changed: &TableEntry,
+    cascade: bool,
+    what: &str,
+) -> Result<()> {
+    let views = depend::views_on(work.changes.state(), &entry.schema, &entry.name);
+    if views.is_empty() {
+        return Ok(());
+    }
+    let mut trial = work.changes.clone();
+    trial.remove(&entry.schema, &entry.name);
+    trial.put(Relation::Table(Arc::new(changed.clone())));
+    let scope = work.context.scope.over(Arc::clone(trial.state()));
+    let broken: Vec<_> = views
+        .into_iter()
+        .filter(|view| scope.check_view(view).is_err())
+        .collect();
+    if broken.is_empty() {
+        return Ok(());
+    }
+    if !cascade {
+        return Err(depend::still_needed(what, &broken));
+    }
+    for view in broken {
+        drop::drop_view(work, &view, true)?;
+    }
+    Ok(())
+}
+
+fn unknown_constraint(entry: &TableEntry, name: &str) -> Error {
+    let error = Error::new(
+        SqlState::UndefinedObject,
+        format!(
+            "constraint \"{name}\" of relation \"{}\" does not exist",
+            entry.name
+        ),
+    );
+    let names = entry.constraints.iter().map(Constraint::name);
+    match nearest(name, names) {
+        Some(near) => error.with_hint(format!("Perhaps you meant the constraint \"{near}\".")),
+        None => error,
+    }
+}

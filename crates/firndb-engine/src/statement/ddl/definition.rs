@@ -1,0 +1,349 @@
+//! A table's definition: columns, defaults, constraints, as CREATE TABLE and ALTER TABLE state them.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field};
+use datafusion::common::DFSchema;
+use datafusion::sql::sqlparser::ast::{
+    ColumnDef, ColumnOption, Expr, Ident, IndexColumn, NullsDistinctOption, TableConstraint,
+};
+
+use crate::catalog::{Column, Constraint, TableEntry, fold};
+use crate::error::{Error, Result, SqlState};
+use crate::statement::{Work, unknown_column};
+use crate::types;
+
+/// What a column's definition says: the column, and the constraints that stand with it.
+pub(super) struct DefinedColumn {
+    pub(super) column: Column,
+    pub(super) constraints: Vec<DefinedConstraint>,
+}
+
+/// A constraint before it has a name and positions.
+#[derive(Debug, Clone)]
+pub(super) struct DefinedConstraint {
+    pub(super) name: Option<String>,
+    pub(super) kind: Kind,
+}
+
+/// What a constraint demands; columns by folded name.
+#[derive(Debug, Clone)]
+pub(super) enum Kind {
+    PrimaryKey(Vec<String>),
+    Unique(Vec<String>),
+    Check(Box<Expr>),
+}
+
+/// Reads a column's definition.
+pub(super) fn column(work: &Work<'_>, definition: &ColumnDef) -> Result<DefinedColumn> {
+    let name = work.source.written(&definition.name);
+    let mut constraints = Vec::new();
+    let mut nullable = true;
+    let mut default = None;
+    let mut comment = None;
+    for option in &definition.options {
+        let constraint = option.name.as_ref().map(|name| work.source.written(name));
+        let own = || vec![definition.name.value.clone()];
+        match &option.option {
+            ColumnOption::Null => nullable = true,
+            ColumnOption::NotNull => nullable = false,
+            ColumnOption::Default(expression) => {
+                check_default(work, expression)?;
+                default = Some(expression.clone());
+            }
+            ColumnOption::PrimaryKey(_) => {
+                nullable = false;
+                constraints.push(DefinedConstraint {
+                    name: constraint,
+                    kind: Kind::PrimaryKey(own()),
+                });
+            }
+            ColumnOption::Unique(unique) => {
+                check_nulls(&unique.nulls_distinct)?;
+                constraints.push(DefinedConstraint {
+                    name: constraint,
+                    kind: Kind::Unique(own()),
+                });
+            }
+            ColumnOption::Check(check) => constraints.push(DefinedConstraint {
+                name: constraint,
+                kind: Kind::Check(check.expr.clone()),
+            }),
+            ColumnOption::Comment(text) => comment = Some(text.clone()),
+            ColumnOption::ForeignKey(_) => {
+                return Err(Error::unsupported("foreign keys are not supported yet"));
+            }
+            ColumnOption::Generated { .. } | ColumnOption::Identity(_) => {
+                return Err(Error::unsupported(
+                    "generated and identity columns are not supported yet",
+                ));
+            }
+            ColumnOption::Collation(name) => {
+                if !matches!(
+                    fold(&name.to_string()).as_str(),
+                    "\"c\"" | "c" | "binary" | "posix"
+                ) {
+                    return Err(Error::unsupported(format!(
+                        "collation {name} is not supported: text is compared by its bytes"
+                    )));
+                }
+            }
+            other => {
+                return Err(Error::unsupported(format!(
+                    "column option \"{other}\" is not supported"
+                )));
+            }
+        }
+    }
+    let field = field(work, &name, &definition.data_type, nullable)?;
+    Ok(DefinedColumn {
+        column: Column {
+            field: Arc::new(field),
+            default,
+            comment,
+        },
+        constraints,
+    })
+}
+
+/// The stored field of a column; named enums are looked up along the path.
+pub(super) fn field(
+    work: &Work<'_>,
+    name: &str,
+    data_type: &datafusion::sql::sqlparser::ast::DataType,
+    nullable: bool,
+) -> Result<Field> {
+    let state = work.changes.state();
+    let path = &work.context.scope.path;
+    types::column_field(name, data_type, nullable, &|wanted| {
+        let (schema, name) = match wanted.split_once('.') {
+            Some((schema, name)) => (Some(schema), name),
+            None => (None, wanted),
+        };
+        let found = match schema {
+            Some(schema) => state.schema(schema)?.enumeration(name),
+            None => state.enumeration(path, name),
+        };
+        found.map(|entry| entry.labels.clone())
+    })
+}
+
+/// Reads a constraint of the table.
+pub(super) fn constraint(
+    work: &Work<'_>,
+    constraint: &TableConstraint,
+) -> Result<DefinedConstraint> {
+    let named = |name: &Option<Ident>| name.as_ref().map(|name| work.source.written(name));
+    Ok(match constraint {
+        TableConstraint::PrimaryKey(key) => DefinedConstraint {
+            name: named(&key.name),
+            kind: Kind::PrimaryKey(key_columns(&key.columns)?),
+        },
+        TableConstraint::Unique(key) => {
+            check_nulls(&key.nulls_distinct)?;
+            DefinedConstraint {
+                name: named(&key.name),
+                kind: Kind::Unique(key_columns(&key.columns)?),
+            }
+        }
+        TableConstraint::Check(check) => DefinedConstraint {
+            name: named(&check.name),
+            kind: Kind::Check(check.expr.clone()),
+        },
+        TableConstraint::ForeignKey(_) => {
+            return Err(Error::unsupported("foreign keys are not supported yet"));
+        }
+        other => {
+            return Err(Error::unsupported(format!(
+                "constraint \"{other}\" is not supported"
+            )));
+        }
+    })
+}
+
+/// The columns of a key: bare names.
+pub(super) fn key_columns(columns: &[IndexColumn]) -> Result<Vec<String>> {
+    columns
+        .iter()
+        .map(|column| match &column.column.expr {
+            Expr::Identifier(name) => Ok(name.value.clone()),
+            other => Err(Error::unsupported(format!(
+                "a key over an expression is not supported: {other}"
+            ))),
+        })
+        .collect()
+}
+
+/// Finds the columns, makes a name, and checks what can be checked without rows.
+pub(super) fn resolve(
+    work: &Work<'_>,
+    table: &TableEntry,
+    defined: &DefinedConstraint,
+) -> Result<Constraint> {
+    let positions = |names: &[String]| -> Result<Vec<usize>> {
+        let mut found = Vec::with_capacity(names.len());
+        for name in names {
+            let position = table.column(name).ok_or_else(|| {
+                let error = unknown_column(table, name);
+                Error {
+                    message: format!("column \"{name}\" named in key does not exist"),
+                    ..error
+                }
+            })?;
+            if found.contains(&position) {
+                return Err(Error::new(
+                    SqlState::DuplicateColumn,
+                    format!("column \"{name}\" appears twice in a key"),
+                ));
+            }
+            if table.columns[position].field.data_type().is_nested() {
+                return Err(Error::unsupported(format!(
+                    "a key over the nested column \"{name}\" is not supported"
+                )));
+            }
+            found.push(position);
+        }
+        Ok(found)
+    };
+    let constraint = match &defined.kind {
+        Kind::PrimaryKey(columns) => {
+            if table
+                .constraints
+                .iter()
+                .any(|other| matches!(other, Constraint::PrimaryKey { .. }))
+            {
+                return Err(Error::new(
+                    SqlState::InvalidTableDefinition,
+                    format!(
+                        "multiple primary keys for table \"{}\" are not allowed",
+                        table.name
+                    ),
+                ));
+            }
+            Constraint::PrimaryKey {
+                name: unique_name(table, defined, "pkey", &[]),
+                columns: positions(columns)?,
+            }
+        }
+        Kind::Unique(columns) => Constraint::Unique {
+            name: unique_name(table, defined, "key", columns),
+            columns: positions(columns)?,
+        },
+        Kind::Check(condition) => {
+            let mentioned = mentioned_columns(table, condition);
+            let own: Vec<String> = match mentioned.as_slice() {
+                [one] => vec![table.columns[*one].field.name().clone()],
+                _ => Vec::new(),
+            };
+            check_condition(work, table, condition)?;
+            Constraint::Check {
+                name: unique_name(table, defined, "check", &own),
+                condition: condition.as_ref().clone(),
+            }
+        }
+    };
+    if table
+        .constraints
+        .iter()
+        .any(|other| other.name() == constraint.name())
+    {
+        return Err(Error::new(
+            SqlState::DuplicateObject,
+            format!(
+                "constraint \"{}\" for relation \"{}\" already exists",
+                constraint.name(),
+                table.name
+            ),
+        ));
+    }
+    Ok(constraint)
+}
+
+/// The positions of the columns that an expression names.
+pub(super) fn mentioned_columns(table: &TableEntry, expression: &Expr) -> Vec<usize> {
+    let mut found = Vec::new();
+    let _ = datafusion::sql::sqlparser::ast::visit_expressions(expression, |part| {
+        let name = match part {
+            Expr::Identifier(name) => Some(name),
+            Expr::CompoundIdentifier(parts) => parts.last(),
+            _ => None,
+        };
+        if let Some(position) = name.and_then(|name| table.column(&name.value))
+            && !found.contains(&position)
+        {
+            found.push(position);
+        }
+        std::ops::ControlFlow::<()>::Continue(())
+    });
+    found
+}
+
+/// A DEFAULT names no column and holds no subquery.
+pub(super) fn check_default(work: &Work<'_>, expression: &Expr) -> Result<()> {
+    let planned = work
+        .context
+        .scope
+        .expression(expression, &DFSchema::empty());
+    match planned {
+        Ok(_) => Ok(()),
+        Err(error) if error.state == SqlState::UndefinedColumn => Err(Error::new(
+            SqlState::FeatureNotSupported,
+            "cannot use column reference in DEFAULT expression",
+        )),
+        Err(error) => Err(error),
+    }
+}
+
+fn check_condition(work: &Work<'_>, table: &TableEntry, condition: &Expr) -> Result<()> {
+    let compiled = work.context.row_expression(table, condition)?;
+    let schema = crate::statement::compute_schema(table)?;
+    let kind = compiled.data_type(schema.as_arrow())?;
+    if matches!(kind, DataType::Boolean | DataType::Null) {
+        return Ok(());
+    }
+    Err(Error::new(
+        SqlState::DatatypeMismatch,
+        format!(
+            "argument of CHECK must be type boolean, not type {}",
+            types::sql_name(&Field::new("check", kind, true)).to_lowercase()
+        ),
+    ))
+}
+
+fn check_nulls(option: &NullsDistinctOption) -> Result<()> {
+    match option {
+        NullsDistinctOption::NotDistinct => Err(Error::unsupported(
+            "UNIQUE NULLS NOT DISTINCT is not supported",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The given name, or PostgreSQL's: `table_column_suffix`, with a number where that is taken.
+fn unique_name(
+    table: &TableEntry,
+    defined: &DefinedConstraint,
+    suffix: &str,
+    columns: &[String],
+) -> String {
+    if let Some(name) = &defined.name {
+        return name.clone();
+    }
+    let mut parts = vec![table.name.as_str()];
+    parts.extend(columns.iter().map(String::as_str));
+    parts.push(suffix);
+    let base = parts.join("_");
+    let taken = |name: &str| {
+        table
+            .constraints
+            .iter()
+            .any(|constraint| constraint.name() == name)
+    };
+    let mut name = base.clone();
+    let mut number = 1;
+    while taken(&name) {
+        name = format!("{base}{number}");
+        number += 1;
+    }
+    name
+}

@@ -1,0 +1,204 @@
+//! Definitions: what changes the catalog. All of it is transactional: storage undoes what it made, the catalog forgets it.
+
+mod alter;
+mod comment;
+mod create;
+mod definition;
+mod depend;
+mod drop;
+mod index;
+mod rewrite;
+mod view;
+
+use datafusion::sql::sqlparser::ast::{self, ObjectName, SchemaName, Statement};
+
+use super::{Work, split_name};
+use crate::catalog::{EnumEntry, MAIN_SCHEMA, Relation, TEMPORARY_SCHEMA, fold};
+use crate::error::{Error, Result, SqlState};
+use crate::session::Outcome;
+
+/// SELECT … INTO table.
+pub(super) use create::select_into;
+
+/// Runs a definition.
+pub(super) async fn run(work: &mut Work<'_>, statement: &Statement) -> Result<Outcome> {
+    work.context.check_writable(verb(statement))?;
+    match statement {
+        Statement::CreateTable(table) => create::create_table(work, table).await,
+        Statement::AlterTable(alter) => alter::alter_table(work, alter).await,
+        Statement::CreateView(view) => view::create_view(work, view),
+        Statement::CreateIndex(index) => index::create_index(work, index),
+        Statement::CreateSchema {
+            schema_name,
+            if_not_exists,
+            ..
+        } => create_schema(work, schema_name, *if_not_exists),
+        Statement::CreateType {
+            name,
+            representation,
+        } => create_type(work, name, representation.as_ref()),
+        Statement::Drop { .. } => drop::drop_objects(work, statement),
+        Statement::Truncate(truncate) => rewrite::truncate(work, truncate),
+        Statement::Comment { .. } => comment::comment(work, statement),
+        Statement::CreateSequence { .. } => {
+            Err(Error::unsupported("sequences are not supported yet"))
+        }
+        Statement::CreateFunction(_) | Statement::CreateMacro { .. } => Err(Error::unsupported(
+            "functions of one's own are not supported yet",
+        )),
+        other => Err(Error::unsupported(format!(
+            "{} is not supported",
+            verb(other)
+        ))),
+    }
+}
+
+/// A statement's first words.
+fn verb(statement: &Statement) -> &'static str {
+    match statement {
+        Statement::CreateTable(_) => "CREATE TABLE",
+        Statement::AlterTable(_) => "ALTER TABLE",
+        Statement::CreateView(_) => "CREATE VIEW",
+        Statement::CreateIndex(_) => "CREATE INDEX",
+        Statement::CreateSchema { .. } => "CREATE SCHEMA",
+        Statement::CreateType { .. } => "CREATE TYPE",
+        Statement::Drop { .. } => "DROP",
+        Statement::Truncate(_) => "TRUNCATE",
+        Statement::Comment { .. } => "COMMENT",
+        Statement::Grant(_) => "GRANT",
+        Statement::Revoke(_) => "REVOKE",
+        Statement::CreateTrigger(_) => "CREATE TRIGGER",
+        Statement::CreateDatabase { .. } => "CREATE DATABASE",
+        Statement::CreateRole(_) => "CREATE ROLE",
+        Statement::AttachDatabase { .. } | Statement::AttachDuckDBDatabase { .. } => "ATTACH",
+        _ => "this statement",
+    }
+}
+
+/// The schema and the name, as written, of an object to be made.
+fn new_name(work: &Work<'_>, name: &ObjectName, temporary: bool) -> Result<(String, String)> {
+    let (schema, folded) = split_name(name)?;
+    let written = name
+        .0
+        .last()
+        .and_then(|part| part.as_ident())
+        .map_or(folded, |ident| work.source.written(ident));
+    let scope = &work.context.scope;
+    let schema = match schema {
+        None if temporary => TEMPORARY_SCHEMA.to_owned(),
+        None => scope
+            .path
+            .iter()
+            .find(|schema| scope.catalog.schema(schema).is_some())
+            .cloned()
+            .unwrap_or_else(|| MAIN_SCHEMA.to_owned()),
+        Some(schema) => schema,
+    };
+    if matches!(fold(&schema).as_str(), "information_schema" | "pg_catalog") {
+        return Err(Error::new(
+            SqlState::InvalidSchemaName,
+            format!("permission denied to create in schema \"{schema}\""),
+        ));
+    }
+    let found = scope
+        .catalog
+        .schema(&schema)
+        .ok_or_else(|| scope.unknown_schema(&schema))?;
+    if temporary && found.name != TEMPORARY_SCHEMA {
+        return Err(Error::new(
+            SqlState::InvalidTableDefinition,
+            "cannot create a temporary relation in a schema that is not temporary",
+        ));
+    }
+    Ok((found.name.clone(), written))
+}
+
+/// The relation that has a name already.
+fn existing(work: &Work<'_>, schema: &str, name: &str) -> Option<Relation> {
+    work.changes.state().relation(schema, name)
+}
+
+/// 42P07.
+fn duplicate(name: &str) -> Error {
+    Error::new(
+        SqlState::DuplicateTable,
+        format!("relation \"{name}\" already exists"),
+    )
+}
+
+fn create_schema(work: &mut Work<'_>, name: &SchemaName, if_not_exists: bool) -> Result<Outcome> {
+    let SchemaName::Simple(name) = name else {
+        return Err(Error::unsupported(
+            "CREATE SCHEMA AUTHORIZATION is not supported",
+        ));
+    };
+    let ident = name
+        .0
+        .last()
+        .and_then(|part| part.as_ident())
+        .filter(|_| name.0.len() == 1)
+        .ok_or_else(|| {
+            Error::new(
+                SqlState::SyntaxError,
+                format!("\"{name}\" is no schema name"),
+            )
+        })?;
+    let written = work.source.written(ident);
+    if ident.value.starts_with("pg_") || ident.value == "information_schema" {
+        return Err(Error::new(
+            SqlState::DuplicateSchema,
+            format!("unacceptable schema name \"{written}\""),
+        )
+        .with_detail("It is reserved for the system."));
+    }
+    if work.changes.state().schema(&written).is_some() {
+        if if_not_exists {
+            return Ok(Outcome::done("CREATE SCHEMA"));
+        }
+        return Err(Error::new(
+            SqlState::DuplicateSchema,
+            format!("schema \"{written}\" already exists"),
+        ));
+    }
+    work.changes.create_schema(&written);
+    Ok(Outcome::done("CREATE SCHEMA"))
+}
+
+fn create_type(
+    work: &mut Work<'_>,
+    name: &ObjectName,
+    representation: Option<&ast::UserDefinedTypeRepresentation>,
+) -> Result<Outcome> {
+    let Some(ast::UserDefinedTypeRepresentation::Enum { labels }) = representation else {
+        return Err(Error::unsupported("only enum types can be created"));
+    };
+    let (schema, written) = new_name(work, name, false)?;
+    let taken = work
+        .changes
+        .state()
+        .schema(&schema)
+        .is_some_and(|schema| schema.enumeration(&written).is_some());
+    if taken {
+        return Err(Error::new(
+            SqlState::DuplicateObject,
+            format!("type \"{written}\" already exists"),
+        ));
+    }
+    let labels: Vec<String> = labels.iter().map(|label| label.value.clone()).collect();
+    for (number, label) in labels.iter().enumerate() {
+        if labels[..number].contains(label) {
+            return Err(Error::new(
+                SqlState::DuplicateObject,
+                format!("enum label \"{label}\" is given twice"),
+            ));
+        }
+    }
+    work.changes.put_enum(
+        &schema,
+        EnumEntry {
+            name: written,
+            labels,
+        },
+    );
+    Ok(Outcome::done("CREATE TYPE"))
+}

@@ -1,0 +1,263 @@
+//! DESCRIBE, SHOW TABLES and SUMMARIZE: relations about relations.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, StringArray};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::sql::sqlparser::ast::{self, ObjectName};
+
+use super::{Scope, StatementContext, split_name};
+use crate::catalog::{Constraint, DATABASE, Relation, TEMPORARY_SCHEMA, TableEntry};
+use crate::error::{Error, Result};
+use crate::parse;
+use crate::session::{Outcome, Rows};
+use crate::types;
+
+/// DESCRIBE a relation.
+pub(super) async fn relation(context: &StatementContext, name: &ObjectName) -> Result<Outcome> {
+    let (schema, table) = split_name(name)?;
+    if let Some(Relation::Table(entry)) = context.scope.relation(schema.as_deref(), &table) {
+        return described(&entry);
+    }
+    let query = parse::parse_query(&format!("SELECT * FROM {name}"))?;
+    self::query(context, &query).await
+}
+
+/// DESCRIBE a query.
+pub(super) async fn query(context: &StatementContext, query: &ast::Query) -> Result<Outcome> {
+    let schema = context.scope.rows(query).await?.schema();
+    let count = schema.fields().len();
+    let nulls: Vec<Option<String>> = vec![None; count];
+    listing(
+        "DESCRIBE",
+        &[
+            ("column_name", names(&schema)),
+            (
+                "column_type",
+                texts(
+                    schema
+                        .fields()
+                        .iter()
+                        .map(|field| Some(types::sql_name(field))),
+                ),
+            ),
+            (
+                "null",
+                texts(
+                    schema
+                        .fields()
+                        .iter()
+                        .map(|field| Some(yes_no(field.is_nullable()))),
+                ),
+            ),
+            ("key", texts(nulls.clone())),
+            ("default", texts(nulls.clone())),
+            ("extra", texts(nulls)),
+        ],
+    )
+}
+
+/// SHOW TABLES: what can be named without a schema.
+pub(crate) fn tables(context: &StatementContext) -> Result<Outcome> {
+    let mut found: Vec<String> = context
+        .scope
+        .path
+        .iter()
+        .map(String::as_str)
+        .chain([TEMPORARY_SCHEMA])
+        .flat_map(|schema| context.catalog.relations(schema))
+        .map(|relation| relation.name().to_owned())
+        .chain(context.scope.registered.keys().cloned())
+        .collect();
+    found.sort();
+    found.dedup();
+    listing("SHOW", &[("name", texts(found.into_iter().map(Some)))])
+}
+
+/// SHOW SCHEMAS.
+pub(super) fn schemas(context: &StatementContext) -> Result<Outcome> {
+    let schemas = context.catalog.schemas();
+    listing(
+        "SHOW",
+        &[("schema_name", texts(schemas.into_iter().map(Some)))],
+    )
+}
+
+/// SHOW DATABASES.
+pub(super) fn databases() -> Result<Outcome> {
+    listing(
+        "SHOW",
+        &[("database_name", texts([Some(DATABASE.to_owned())]))],
+    )
+}
+
+/// SUMMARIZE: for each column its range, distinct values, mean, spread, quartiles and nulls.
+pub(super) async fn summarize(context: &StatementContext, query: &ast::Query) -> Result<Outcome> {
+    let scope = &context.scope;
+    let schema = scope.rows(query).await?.schema();
+    let planned = scope.plan(query, None)?;
+    let selects: Vec<String> = planned
+        .schema()
+        .fields()
+        .iter()
+        .zip(schema.fields())
+        .map(|(field, shown)| summary(field.name(), shown))
+        .collect();
+    if selects.is_empty() {
+        return Err(Error::unsupported("there is nothing to summarize"));
+    }
+    let text = format!(
+        "WITH summarized AS (SELECT 1) {}",
+        selects.join(" UNION ALL ")
+    );
+    let mut summary = parse::parse_query(&text)?;
+    if let Some(table) = summary
+        .with
+        .as_mut()
+        .and_then(|with| with.cte_tables.first_mut())
+    {
+        *table.query = query.clone();
+    }
+    let plain = Scope {
+        aliases: Arc::default(),
+        columns: Arc::default(),
+        ..scope.as_ref().clone()
+    };
+    let rows = Arc::new(plain).rows(&summary).await?;
+    Ok(Outcome::rows("SUMMARIZE", rows))
+}
+
+fn summary(name: &str, field: &Field) -> String {
+    let column = format!("\"{}\"", name.replace('"', "\"\""));
+    let text = |value: &str| format!("'{}'", value.replace('\'', "''"));
+    let null = "CAST(NULL AS VARCHAR)".to_owned();
+    let numeric = field.data_type().is_numeric();
+    let nested = field.data_type().is_nested();
+    let measure = |function: &str| {
+        if numeric {
+            format!("CAST({function}(CAST({column} AS DOUBLE)) AS VARCHAR)")
+        } else {
+            null.clone()
+        }
+    };
+    let quartile = |share: &str| {
+        if numeric {
+            format!("CAST(approx_percentile_cont(CAST({column} AS DOUBLE), {share}) AS VARCHAR)")
+        } else {
+            null.clone()
+        }
+    };
+    let extreme = |function: &str| {
+        if nested {
+            null.clone()
+        } else {
+            format!("CAST({function}({column}) AS VARCHAR)")
+        }
+    };
+    let distinct = if nested {
+        "CAST(NULL AS BIGINT)".to_owned()
+    } else {
+        format!("CAST(count(DISTINCT {column}) AS BIGINT)")
+    };
+    format!(
+        "SELECT {name} AS column_name, {kind} AS column_type, {least} AS min, {most} AS max, \
+         {distinct} AS distinct_values, {mean} AS avg, {spread} AS std, {first} AS q25, {second} AS q50, {third} AS q75, \
+         count(*) AS count, CAST(count(*) - count({column}) AS BIGINT) AS nulls FROM summarized",
+        name = text(field.name()),
+        kind = text(&types::sql_name(field)),
+        least = extreme("min"),
+        most = extreme("max"),
+        mean = measure("avg"),
+        spread = measure("stddev"),
+        first = quartile("0.25"),
+        second = quartile("0.5"),
+        third = quartile("0.75"),
+    )
+}
+
+fn described(entry: &TableEntry) -> Result<Outcome> {
+    let key = |position: usize| {
+        entry.constraints.iter().find_map(|constraint| {
+            let columns = constraint.key()?;
+            if !columns.contains(&position) {
+                return None;
+            }
+            Some(match constraint {
+                Constraint::PrimaryKey { .. } => "PRI".to_owned(),
+                _ => "UNI".to_owned(),
+            })
+        })
+    };
+    let columns = &entry.columns;
+    let count = columns.len();
+    listing(
+        "DESCRIBE",
+        &[
+            (
+                "column_name",
+                texts(
+                    columns
+                        .iter()
+                        .map(|column| Some(column.field.name().clone())),
+                ),
+            ),
+            (
+                "column_type",
+                texts(
+                    columns
+                        .iter()
+                        .map(|column| Some(types::sql_name(&column.field))),
+                ),
+            ),
+            (
+                "null",
+                texts(
+                    columns
+                        .iter()
+                        .map(|column| Some(yes_no(column.field.is_nullable()))),
+                ),
+            ),
+            ("key", texts((0..count).map(key))),
+            (
+                "default",
+                texts(
+                    columns
+                        .iter()
+                        .map(|column| column.default.as_ref().map(ToString::to_string)),
+                ),
+            ),
+            ("extra", texts(vec![None; count])),
+        ],
+    )
+}
+
+fn yes_no(flag: bool) -> String {
+    if flag { "YES" } else { "NO" }.to_owned()
+}
+
+fn names(schema: &SchemaRef) -> ArrayRef {
+    texts(
+        schema
+            .fields()
+            .iter()
+            .map(|field| Some(field.name().clone())),
+    )
+}
+
+fn texts(values: impl IntoIterator<Item = Option<String>>) -> ArrayRef {
+    Arc::new(values.into_iter().collect::<StringArray>())
+}
+
+fn listing(tag: &'static str, columns: &[(&str, ArrayRef)]) -> Result<Outcome> {
+    let fields: Vec<Field> = columns
+        .iter()
+        .map(|(name, _)| Field::new(*name, DataType::Utf8, true))
+        .collect();
+    let schema = Arc::new(Schema::new(fields));
+    let arrays = columns
+        .iter()
+        .map(|(_, column)| Arc::clone(column))
+        .collect();
+    let batch = RecordBatch::try_new(Arc::clone(&schema), arrays)?;
+    Ok(Outcome::rows(tag, Rows::from_batches(schema, vec![batch])))
+}

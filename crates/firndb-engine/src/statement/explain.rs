@@ -1,0 +1,176 @@
+//! EXPLAIN and EXPLAIN ANALYZE.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::array::StringArray;
+use arrow::datatypes::{DataType, Field, Schema};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::display::DisplayableExecutionPlan;
+use datafusion::sql::sqlparser::ast::{self, AnalyzeFormat, AnalyzeFormatKind, Expr, Statement};
+use futures::StreamExt;
+
+use super::Work;
+use crate::error::{Error, Result, SqlState};
+use crate::session::{Outcome, Rows};
+
+/// What EXPLAIN asks for.
+#[derive(Debug, Clone, Copy)]
+struct Options {
+    analyze: bool,
+    verbose: bool,
+    format: Format,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Text,
+    Tree,
+    Json,
+}
+
+/// EXPLAIN a query: its operators, with ANALYZE after they ran.
+pub(super) async fn explain(work: &mut Work<'_>, statement: &Statement) -> Result<Outcome> {
+    let Statement::Explain {
+        analyze,
+        verbose,
+        format,
+        options,
+        statement,
+        describe_alias,
+        ..
+    } = statement
+    else {
+        return Err(Error::internal("not an EXPLAIN"));
+    };
+    let query = match statement.as_ref() {
+        Statement::Query(query) => query.as_ref(),
+        Statement::Insert(insert) if insert.source.is_some() && !analyze => insert
+            .source
+            .as_deref()
+            .ok_or_else(|| Error::internal("an INSERT lost its source"))?,
+        Statement::CreateTable(table) if table.query.is_some() && !analyze => table
+            .query
+            .as_deref()
+            .ok_or_else(|| Error::internal("a CREATE TABLE lost its query"))?,
+        other => {
+            let word = other.to_string();
+            let word = word.split_whitespace().next().unwrap_or("this").to_owned();
+            return Err(Error::unsupported(format!(
+                "EXPLAIN of {word} is not supported"
+            )));
+        }
+    };
+    if !matches!(describe_alias, ast::DescribeAlias::Explain) {
+        return super::describe::query(work.context, query).await;
+    }
+    let options = parse_options(*analyze, *verbose, format.as_ref(), options.as_deref())?;
+    let context = work.context;
+    let scope = &context.scope;
+    let logical = scope.plan(query, None)?;
+    let physical = scope.physical(&logical).await?;
+    if options.analyze {
+        let mut stream = scope.stream(Arc::clone(&physical));
+        while let Some(batch) = stream.next().await {
+            batch?;
+        }
+    }
+    let text = render(&options, &logical, physical.as_ref(), scope)?;
+    let lines: Vec<&str> = match options.format {
+        Format::Json => vec![text.as_str()],
+        _ => text.lines().collect(),
+    };
+    let schema = Arc::new(Schema::new(vec![Field::new(
+        "QUERY PLAN",
+        DataType::Utf8,
+        false,
+    )]));
+    let batch = RecordBatch::try_new(
+        Arc::clone(&schema),
+        vec![Arc::new(StringArray::from(lines))],
+    )?;
+    Ok(Outcome::rows(
+        "EXPLAIN",
+        Rows::from_batches(schema, vec![batch]),
+    ))
+}
+
+fn render(
+    options: &Options,
+    logical: &LogicalPlan,
+    physical: &dyn ExecutionPlan,
+    scope: &super::Scope,
+) -> Result<String> {
+    let display = if options.analyze {
+        DisplayableExecutionPlan::with_metrics(physical)
+    } else {
+        DisplayableExecutionPlan::new(physical)
+    };
+    Ok(match options.format {
+        Format::Text => display.indent(options.verbose).to_string(),
+        Format::Tree => display.tree_render().to_string(),
+        Format::Json if options.analyze => {
+            return Err(Error::unsupported(
+                "EXPLAIN ANALYZE with FORMAT JSON is not supported",
+            ));
+        }
+        Format::Json => scope.optimize(logical)?.display_pg_json().to_string(),
+    })
+}
+
+fn parse_options(
+    analyze: bool,
+    verbose: bool,
+    format: Option<&AnalyzeFormatKind>,
+    options: Option<&[ast::UtilityOption]>,
+) -> Result<Options> {
+    let mut parsed = Options {
+        analyze,
+        verbose,
+        format: Format::Text,
+    };
+    if let Some(AnalyzeFormatKind::Keyword(format) | AnalyzeFormatKind::Assignment(format)) = format
+    {
+        parsed.format = match format {
+            AnalyzeFormat::TEXT => Format::Text,
+            AnalyzeFormat::JSON => Format::Json,
+            AnalyzeFormat::TREE => Format::Tree,
+            other => return Err(unknown_format(&other.to_string())),
+        };
+    }
+    for option in options.unwrap_or_default() {
+        let value = option.arg.as_ref().map(|value| match value {
+            Expr::Identifier(ident) => ident.value.clone(),
+            other => other.to_string().trim_matches('\'').to_lowercase(),
+        });
+        let on = !matches!(value.as_deref(), Some("false" | "off" | "0"));
+        match option.name.value.as_str() {
+            "analyze" => parsed.analyze = on,
+            "verbose" => parsed.verbose = on,
+            "format" => {
+                parsed.format = match value.as_deref() {
+                    Some("text") => Format::Text,
+                    Some("json") => Format::Json,
+                    Some("tree") => Format::Tree,
+                    other => return Err(unknown_format(other.unwrap_or_default())),
+                };
+            }
+            other => {
+                return Err(Error::new(
+                    SqlState::SyntaxError,
+                    format!("unrecognized EXPLAIN option \"{other}\""),
+                ));
+            }
+        }
+    }
+    Ok(parsed)
+}
+
+fn unknown_format(name: &str) -> Error {
+    Error::new(
+        SqlState::InvalidParameterValue,
+        format!("unrecognized value for EXPLAIN option \"format\": \"{name}\""),
+    )
+    .with_hint("The formats are text, tree and json.")
+}

@@ -1,0 +1,288 @@
+//! `IN (SELECT …)` and `EXISTS` with SQL's three truth values, wherever an expression may stand.
+//!
+//! DataFusion turns these predicates into semi, anti and mark joins, and only in WHERE. Where that is right, it stays:
+//!
+//! - a conjunct `x IN (q)`, `EXISTS (q)` or `NOT EXISTS (q)` of a filter, also below AND and OR alone: there NULL and
+//!   FALSE both reject the row;
+//! - a conjunct `x NOT IN (q)` when `q` does not depend on the row and `x` does: the null-aware anti join.
+//!
+//! Elsewhere DataFusion 55 refuses the statement, or takes NULL for FALSE (`7 NOT IN (q)` of a `q` with NULLs, a mark
+//! join under NOT). There a predicate becomes counts, which are correct scalar subqueries anywhere:
+//!
+//! ```text
+//! x IN (q)    ─▶  CASE WHEN (SELECT count(*) FROM q WHERE y = x) > 0 THEN TRUE
+//!                      WHEN (x IS NULL AND (SELECT count(*) FROM q) > 0)
+//!                           OR (SELECT count(*) FROM q WHERE y IS NULL) > 0 THEN NULL
+//!                      ELSE FALSE END
+//! EXISTS (q)  ─▶  (SELECT count(*) FROM q) > 0
+//! ```
+
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{
+    Column, DFSchemaRef, DataFusionError, ExprSchema, Result as PlanResult, ScalarValue,
+};
+use datafusion::functions_aggregate::expr_fn::count;
+use datafusion::logical_expr::expr::{Exists, InSubquery};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
+use datafusion::logical_expr::{
+    Aggregate, BinaryExpr, Expr, ExprSchemable, Filter, LogicalPlan, LogicalPlanBuilder, Operator,
+    Subquery, lit, when,
+};
+
+use crate::{Error, Result};
+
+/// The name under which a rewritten predicate sees its subquery; no user's name starts like this.
+const MEMBERS: &str = "__firndb_members";
+
+/// Rewrites the predicates of a plan and its subqueries that DataFusion's joins would get wrong or refuse.
+pub(super) fn rewrite(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let plan = plan.transform_up_with_subqueries(|node| match node {
+        LogicalPlan::Filter(filter) => rewrite_filter(filter),
+        node => {
+            let names = NamePreserver::new(&node);
+            let schemas: Vec<_> = node
+                .inputs()
+                .into_iter()
+                .map(|input| Arc::clone(input.schema()))
+                .collect();
+            let [schema] = schemas.as_slice() else {
+                return Ok(Transformed::no(node));
+            };
+            node.map_expressions(|expression| {
+                if !has_predicate(&expression)? {
+                    return Ok(Transformed::no(expression));
+                }
+                let name = names.save(&expression);
+                let value = as_value(expression, schema, false)?;
+                Ok(Transformed::yes(name.restore(value)))
+            })?
+            .map_data(LogicalPlan::recompute_schema)?
+            .transform_data(subqueries_below)
+        }
+    })?;
+    Ok(plan.data)
+}
+
+/// Computes the scalar subqueries of an aggregation in a projection below it: DataFusion joins them there only.
+fn subqueries_below(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
+    let LogicalPlan::Aggregate(aggregate) = plan else {
+        return Ok(Transformed::no(plan));
+    };
+    let mut below: Vec<Expr> = Vec::new();
+    let names = NamePreserver::new(&LogicalPlan::Aggregate(aggregate.clone()));
+    let mut pull = |expression: &Expr| -> PlanResult<Expr> {
+        let name = names.save(expression);
+        let pulled = expression.clone().transform_down(|part| match part {
+            Expr::ScalarSubquery(_) => {
+                let column = format!("{MEMBERS}_{}", below.len());
+                below.push(part.alias(&column));
+                Ok(Transformed::yes(Expr::Column(Column::new_unqualified(
+                    column,
+                ))))
+            }
+            other => Ok(Transformed::no(other)),
+        })?;
+        Ok(if pulled.transformed {
+            name.restore(pulled.data)
+        } else {
+            pulled.data
+        })
+    };
+    let groups = aggregate
+        .group_expr
+        .iter()
+        .map(&mut pull)
+        .collect::<PlanResult<Vec<_>>>()?;
+    let aggregates = aggregate
+        .aggr_expr
+        .iter()
+        .map(&mut pull)
+        .collect::<PlanResult<Vec<_>>>()?;
+    if below.is_empty() {
+        return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
+    }
+    let columns = aggregate
+        .input
+        .schema()
+        .columns()
+        .into_iter()
+        .map(Expr::Column);
+    let input = LogicalPlanBuilder::from(aggregate.input.as_ref().clone())
+        .project(columns.chain(below).collect::<Vec<_>>())?
+        .build()?;
+    let aggregate = Aggregate::try_new(Arc::new(input), groups, aggregates)?;
+    Ok(Transformed::yes(LogicalPlan::Aggregate(aggregate)))
+}
+
+fn rewrite_filter(filter: Filter) -> PlanResult<Transformed<LogicalPlan>> {
+    if !has_predicate(&filter.predicate)? {
+        return Ok(Transformed::no(LogicalPlan::Filter(filter)));
+    }
+    let schema = Arc::clone(filter.input.schema());
+    let conjuncts = split_conjunction_owned(filter.predicate)
+        .into_iter()
+        .map(|conjunct| match negated_membership(conjunct) {
+            Ok(membership) if is_null_aware(&membership)? => Ok(Expr::InSubquery(membership)),
+            Ok(membership) => as_value(Expr::InSubquery(membership), &schema, true),
+            Err(other) => as_condition(other, &schema),
+        })
+        .collect::<PlanResult<Vec<_>>>()?;
+    let predicate = conjunction(conjuncts).unwrap_or_else(|| lit(true));
+    Ok(Transformed::yes(LogicalPlan::Filter(Filter::try_new(
+        predicate,
+        filter.input,
+    )?)))
+}
+
+/// `x NOT IN (q)` in either spelling, or the expression as it was.
+fn negated_membership(expression: Expr) -> std::result::Result<InSubquery, Expr> {
+    match expression {
+        Expr::InSubquery(membership) if membership.negated => Ok(membership),
+        Expr::Not(inner) => match *inner {
+            Expr::InSubquery(membership) if !membership.negated => Ok(InSubquery {
+                negated: true,
+                ..membership
+            }),
+            other => Err(Expr::Not(Box::new(other))),
+        },
+        other => Err(other),
+    }
+}
+
+/// Whether the null-aware anti join answers `x NOT IN (q)`.
+fn is_null_aware(membership: &InSubquery) -> PlanResult<bool> {
+    let depends_on_row = membership
+        .expr
+        .exists(|part| Ok(matches!(part, Expr::Column(_))))?;
+    Ok(depends_on_row
+        && membership.subquery.outer_ref_columns.is_empty()
+        && !has_subquery(&membership.expr)?)
+}
+
+/// An expression for whose value NULL and FALSE are alike: joins may answer its predicates below AND and OR.
+fn as_condition(expression: Expr, schema: &DFSchemaRef) -> PlanResult<Expr> {
+    match expression {
+        Expr::BinaryExpr(BinaryExpr {
+            left,
+            op: op @ (Operator::And | Operator::Or),
+            right,
+        }) => Ok(Expr::BinaryExpr(BinaryExpr {
+            left: Box::new(as_condition(*left, schema)?),
+            op,
+            right: Box::new(as_condition(*right, schema)?),
+        })),
+        Expr::InSubquery(membership) if !membership.negated && !has_subquery(&membership.expr)? => {
+            Ok(Expr::InSubquery(membership))
+        }
+        Expr::Exists(exists) => Ok(Expr::Exists(exists)),
+        other => as_value(other, schema, true),
+    }
+}
+
+/// An expression whose predicates have all three values. EXISTS has two, so a filter's mark joins may keep it.
+fn as_value(expression: Expr, schema: &DFSchemaRef, keep_exists: bool) -> PlanResult<Expr> {
+    let rewritten = expression.transform_up(|part| match part {
+        Expr::InSubquery(membership) => Ok(Transformed::yes(three_valued(membership, schema)?)),
+        Expr::Exists(Exists { subquery, negated }) if !keep_exists => {
+            let rows = counted(LogicalPlanBuilder::from(subquery.subquery.as_ref().clone()))?;
+            Ok(Transformed::yes(if negated {
+                rows.eq(lit(0_i64))
+            } else {
+                rows.gt(lit(0_i64))
+            }))
+        }
+        other => Ok(Transformed::no(other)),
+    })?;
+    Ok(rewritten.data)
+}
+
+fn three_valued(membership: InSubquery, schema: &DFSchemaRef) -> PlanResult<Expr> {
+    let InSubquery {
+        expr,
+        subquery,
+        negated,
+    } = membership;
+    let members = LogicalPlanBuilder::from(subquery.subquery.as_ref().clone());
+    // The alias keeps the subquery's columns apart from the row's. One that depends on the row goes without: the
+    // decorrelation pulls its conditions up to the filter, where their columns must still be visible.
+    let members = if subquery.outer_ref_columns.is_empty() {
+        members.alias(MEMBERS)?
+    } else {
+        members
+    };
+    let [(qualifier, field)] = members.schema().iter().collect::<Vec<_>>()[..] else {
+        return Err(DataFusionError::Plan(
+            "subquery has too many columns".to_owned(),
+        ));
+    };
+    let member = Expr::Column(Column::new(qualifier.cloned(), field.name()));
+    let member_nullable = field.is_nullable();
+    let value_nullable = expr.nullable(schema)?;
+    let outer = as_outer(expr.as_ref().clone(), schema)?;
+
+    let matches = counted(members.clone().filter(member.clone().eq(outer))?)?.gt(lit(0_i64));
+    let mut unknown = Vec::new();
+    if value_nullable {
+        unknown.push(expr.is_null().and(counted(members.clone())?.gt(lit(0_i64))));
+    }
+    if member_nullable {
+        unknown.push(counted(members.filter(member.is_null())?)?.gt(lit(0_i64)));
+    }
+    let mut cases = when(matches, lit(!negated));
+    if let Some(unknown) = unknown.into_iter().reduce(Expr::or) {
+        cases = cases.when(unknown, lit(ScalarValue::Boolean(None)));
+    }
+    cases.otherwise(lit(negated))
+}
+
+/// `(SELECT count(*) FROM rows)`.
+fn counted(rows: LogicalPlanBuilder) -> PlanResult<Expr> {
+    let plan = rows
+        .aggregate(Vec::<Expr>::new(), vec![count(lit(1_i64))])?
+        .build()?;
+    let outer_ref_columns = plan.all_out_ref_exprs();
+    Ok(Expr::ScalarSubquery(Subquery {
+        subquery: Arc::new(plan),
+        outer_ref_columns,
+        spans: Default::default(),
+    }))
+}
+
+/// The expression as a subquery of the row sees it: its columns are the outer row's.
+fn as_outer(expression: Expr, schema: &DFSchemaRef) -> PlanResult<Expr> {
+    let outer = expression.transform_up(|part| match part {
+        Expr::Column(column) => {
+            let field = Arc::clone(schema.field_from_column(&column)?);
+            Ok(Transformed::yes(Expr::OuterReferenceColumn(field, column)))
+        }
+        Expr::OuterReferenceColumn(..) | Expr::ScalarSubquery(_) => Err(Error::unsupported(
+            "IN (SELECT …) here whose left side depends on another subquery is not supported",
+        )
+        .into()),
+        other => Ok(Transformed::no(other)),
+    })?;
+    Ok(outer.data)
+}
+
+fn has_predicate(expression: &Expr) -> PlanResult<bool> {
+    expression.exists(|part| Ok(matches!(part, Expr::InSubquery(_) | Expr::Exists(_))))
+}
+
+fn has_subquery(expression: &Expr) -> PlanResult<bool> {
+    let mut found = false;
+    expression.apply(|part| {
+        found |= matches!(
+            part,
+            Expr::InSubquery(_) | Expr::Exists(_) | Expr::ScalarSubquery(_)
+        );
+        Ok(if found {
+            TreeNodeRecursion::Stop
+        } else {
+            TreeNodeRecursion::Continue
+        })
+    })?;
+    Ok(found)
+}

@@ -1,0 +1,158 @@
+//! Statements: what one statement runs with, and what each kind of statement does.
+//!
+//! ```text
+//! Scope ── plans and runs queries (bind, query) ◀── StatementContext ── adds the transaction ◀── Work ── adds catalog changes
+//! ```
+//!
+//! Queries and writes know a [`StatementContext`]; definitions change the catalog through [`Work`]. Transaction control and
+//! settings are the session's own (`database`).
+
+mod bind;
+mod context;
+pub mod ddl;
+mod describe;
+pub mod dml;
+mod explain;
+mod membership;
+mod query;
+mod scope;
+pub mod single_row;
+
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::sql::sqlparser::ast;
+
+pub use context::StatementContext;
+pub(crate) use context::table_columns as compute_schema;
+pub(crate) use describe::tables;
+pub use scope::{Scope, split_name};
+
+use crate::catalog::{CatalogChanges, TableEntry};
+use crate::error::{Error, Result, SqlState, nearest};
+use crate::files;
+use crate::parse::{Command, Source};
+use crate::session::Outcome;
+
+/// The name under which a query that feeds a write sees its target table with the column `__slot` (UInt64) at its end.
+pub const TARGET: &str = "__firndb_target";
+
+/// A statement at work: its context, the catalog that it may change, and the text that names are written in.
+pub(crate) struct Work<'a> {
+    pub(crate) context: &'a StatementContext,
+    pub(crate) changes: &'a mut CatalogChanges,
+    pub(crate) source: &'a Source,
+}
+
+/// Runs a statement that needs no more than a transaction.
+pub(crate) async fn run(work: &mut Work<'_>, command: &Command) -> Result<Outcome> {
+    let context = work.context;
+    let statement = match command {
+        Command::Nothing(tag) => return Ok(Outcome::done(tag)),
+        Command::Summarize(query) => return describe::summarize(context, query).await,
+        Command::Sql(statement) => statement.as_ref(),
+    };
+    match statement {
+        ast::Statement::Query(query) => {
+            if let Some(into) = select_into(query) {
+                context.check_writable("SELECT INTO")?;
+                return ddl::select_into(work, query, &into).await;
+            }
+            if dml::is_write(query) {
+                context.check_writable("a write after WITH")?;
+                return dml::write_with(context, query).await;
+            }
+            let rows = context.scope.rows(query).await?;
+            Ok(Outcome::rows("SELECT", rows))
+        }
+        ast::Statement::Insert(insert) => {
+            context.check_writable("INSERT")?;
+            returned(context, dml::insert(context, insert).await?)
+        }
+        ast::Statement::Update(update) => {
+            context.check_writable("UPDATE")?;
+            returned(context, dml::update(context, update).await?)
+        }
+        ast::Statement::Delete(delete) => {
+            context.check_writable("DELETE")?;
+            returned(context, dml::delete(context, delete).await?)
+        }
+        ast::Statement::Merge(merge) => {
+            context.check_writable("MERGE")?;
+            returned(context, dml::merge(context, merge).await?)
+        }
+        ast::Statement::Copy { to, .. } => {
+            if !to {
+                context.check_writable("COPY FROM")?;
+            }
+            files::copy(context, statement).await
+        }
+        ast::Statement::Explain { .. } => explain::explain(work, statement).await,
+        ast::Statement::ExplainTable { table_name, .. } => {
+            describe::relation(context, table_name).await
+        }
+        ast::Statement::ShowTables { .. } | ast::Statement::ShowViews { .. } => {
+            describe::tables(context)
+        }
+        ast::Statement::ShowColumns { show_options, .. } => {
+            let name = show_options
+                .show_in
+                .as_ref()
+                .and_then(|place| place.parent_name.as_ref())
+                .ok_or_else(|| Error::unsupported("SHOW COLUMNS needs FROM and a table"))?;
+            describe::relation(context, name).await
+        }
+        ast::Statement::ShowSchemas { .. } => describe::schemas(context),
+        ast::Statement::ShowDatabases { .. } | ast::Statement::ShowCatalogs { .. } => {
+            describe::databases()
+        }
+        ast::Statement::Vacuum(_) => {
+            context.scope.storage.collect();
+            Ok(Outcome::done("VACUUM"))
+        }
+        // Statistics are kept as data changes.
+        ast::Statement::Analyze(_) => Ok(Outcome::done("ANALYZE")),
+        other => ddl::run(work, other).await,
+    }
+}
+
+/// What a write yields, its columns' names with their case.
+fn returned(context: &StatementContext, outcome: Outcome) -> Result<Outcome> {
+    let rows = match outcome.rows {
+        Some(rows) => Some(rows.renamed(|schema| context.scope.result_schema(schema))?),
+        None => None,
+    };
+    Ok(Outcome { rows, ..outcome })
+}
+
+/// A planned query, with what DataFusion's joins would get wrong rewritten: predicates over subqueries, scalar subqueries.
+fn sound(plan: LogicalPlan) -> Result<LogicalPlan> {
+    single_row::guard(membership::rewrite(plan)?)
+}
+
+/// 42703 for a table's column, with the nearest name as hint.
+pub(crate) fn unknown_column(table: &TableEntry, name: &str) -> Error {
+    let error = Error::new(
+        SqlState::UndefinedColumn,
+        format!(
+            "column \"{name}\" of relation \"{}\" does not exist",
+            table.name
+        ),
+    );
+    let names = table
+        .columns
+        .iter()
+        .map(|column| column.field.name().as_str());
+    match nearest(name, names) {
+        Some(near) => error.with_hint(format!(
+            "Perhaps you meant to reference the column \"{}.{near}\".",
+            table.name
+        )),
+        None => error,
+    }
+}
+
+fn select_into(query: &ast::Query) -> Option<ast::SelectInto> {
+    match query.body.as_ref() {
+        ast::SetExpr::Select(select) => select.into.clone(),
+        _ => None,
+    }
+}

@@ -1,0 +1,282 @@
+//! Queries: planned in one step, run in another.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use datafusion::common::DFSchema;
+use datafusion::common::alias::AliasGenerator;
+use datafusion::common::config::ConfigOptions;
+use datafusion::execution::{FunctionRegistry, SendableRecordBatchStream};
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::optimizer::OptimizerConfig;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::stream::{
+    RecordBatchReceiverStreamBuilder, RecordBatchStreamAdapter,
+};
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, execute_stream};
+use datafusion::sql::sqlparser::ast;
+use firndb_storage::Form;
+use futures::StreamExt;
+use parking_lot::Mutex;
+
+use super::bind::Binder;
+use super::scope::Scope;
+use crate::catalog::{CatalogState, TableEntry, ViewEntry};
+use crate::error::Result;
+use crate::scan;
+use crate::session::rows::{PlannedQuery, Rows, convert};
+
+/// Batches that a query works ahead of its reader.
+const AHEAD: usize = 2;
+
+impl Scope {
+    /// Plans a query; with `target`, the relation `TARGET` is that table with its slots.
+    pub fn plan(
+        &self,
+        query: &ast::Query,
+        target: Option<&Arc<TableEntry>>,
+    ) -> Result<LogicalPlan> {
+        Binder::new(self, target).query(query)
+    }
+
+    /// Plans a view's definition.
+    pub(super) fn plan_view(&self, query: &ast::Query) -> Result<LogicalPlan> {
+        Binder::new(self, None).definition(query)
+    }
+
+    /// Plans a view as queries see it.
+    pub(super) fn check_view(&self, view: &ViewEntry) -> Result<()> {
+        Binder::new(self, None).check_view(view)
+    }
+
+    /// Plans an expression over columns, parameters in their places.
+    pub(super) fn expression(&self, expression: &ast::Expr, schema: &DFSchema) -> Result<Expr> {
+        let planned = Binder::new(self, None).expression(expression, schema)?;
+        Ok(self.arguments.apply_to(planned)?)
+    }
+
+    /// The same statement over another catalog.
+    pub(super) fn over(&self, catalog: Arc<CatalogState>) -> Scope {
+        Scope {
+            catalog,
+            ..self.clone()
+        }
+    }
+
+    /// Optimizes a plan into operators.
+    pub async fn physical(&self, plan: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
+        let optimized = self.optimize(plan)?;
+        let planner = self.state.query_planner();
+        let physical = planner
+            .create_physical_plan(&optimized, self.state.as_ref())
+            .await?;
+        if physical.output_partitioning().partition_count() <= 1 {
+            return Ok(physical);
+        }
+        // What the root's partitions merge into is a physical rule's business, too: it keeps the table's order.
+        let mut merged: Arc<dyn ExecutionPlan> = Arc::new(CoalescePartitionsExec::new(physical));
+        for rule in scan::physical_rules() {
+            merged = rule.optimize(merged, self.state.config_options())?;
+        }
+        Ok(merged)
+    }
+
+    /// Applies the logical rules. DataFusion's own entry point takes the statement's time from the session's state, which
+    /// would have to be copied for each statement.
+    pub fn optimize(&self, plan: &LogicalPlan) -> Result<LogicalPlan> {
+        let options = self.state.config_options();
+        let analyzed = self
+            .state
+            .analyzer()
+            .execute_and_check(plan.clone(), options, |_, _| {})?;
+        let config = StatementConfig {
+            scope: self,
+            aliases: Arc::new(AliasGenerator::new()),
+        };
+        Ok(self
+            .state
+            .optimizer()
+            .optimize(analyzed, &config, |_, _| {})?)
+    }
+
+    /// Runs operators on the workers.
+    pub fn stream(&self, plan: Arc<dyn ExecutionPlan>) -> SendableRecordBatchStream {
+        let task = self.task();
+        let mut builder = RecordBatchReceiverStreamBuilder::new(plan.schema(), AHEAD);
+        let sender = builder.tx();
+        // Held while the query runs, also by one that scans no table: the session's progress is this as long as it lives.
+        let progress = Arc::clone(&self.progress);
+        builder.spawn_on(
+            async move {
+                let _running = progress;
+                let mut stream = execute_stream(plan, task)?;
+                while let Some(batch) = stream.next().await {
+                    if sender.send(batch).await.is_err() {
+                        break;
+                    }
+                }
+                Ok(())
+            },
+            self.workers.handle(),
+        );
+        builder.build()
+    }
+
+    /// The columns of a result: names with their case, types as the operators yield them.
+    pub fn result_schema(&self, schema: &Schema) -> SchemaRef {
+        let fields: Vec<Field> = schema
+            .fields()
+            .iter()
+            .map(|field| field.as_ref().clone().with_name(self.written(field.name())))
+            .collect();
+        Arc::new(Schema::new(fields))
+    }
+
+    /// Plans a query as a result to be read.
+    pub async fn rows(self: &Arc<Self>, query: &ast::Query) -> Result<Rows> {
+        let ready = ReadyQuery::new(Arc::clone(self), Arc::new(query.clone())).await?;
+        Ok(Rows::planned(
+            Arc::new(ready),
+            Arc::clone(&self.cancellation),
+            Arc::clone(&self.workers),
+        ))
+    }
+
+    /// The same statement scanning tables in another form. Names met so far are met again.
+    fn in_form(&self, form: Form) -> Scope {
+        Scope {
+            form,
+            columns: Arc::new(Mutex::new(HashMap::new())),
+            ..self.clone()
+        }
+    }
+}
+
+/// What the logical rules ask about one statement.
+struct StatementConfig<'a> {
+    scope: &'a Scope,
+    aliases: Arc<AliasGenerator>,
+}
+
+impl OptimizerConfig for StatementConfig<'_> {
+    fn query_execution_start_time(&self) -> Option<DateTime<Utc>> {
+        Some(self.scope.started)
+    }
+
+    fn alias_generator(&self) -> &Arc<AliasGenerator> {
+        &self.aliases
+    }
+
+    fn options(&self) -> Arc<ConfigOptions> {
+        Arc::clone(self.scope.state.config_options())
+    }
+
+    fn function_registry(&self) -> Option<&dyn FunctionRegistry> {
+        Some(self.scope.state.as_ref())
+    }
+}
+
+/// A query with its operators.
+struct ReadyQuery {
+    scope: Arc<Scope>,
+    query: Arc<ast::Query>,
+    physical: Arc<dyn ExecutionPlan>,
+    /// Whether rows pass from the tables to the result as they are, or by whole columns.
+    plain: Plain,
+    schema: SchemaRef,
+}
+
+/// How much a query does to the columns that it reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Plain {
+    /// It computes.
+    No,
+    /// It filters and sorts, and yields bare columns.
+    Rows,
+    /// It yields bare columns of all rows.
+    Columns,
+}
+
+impl ReadyQuery {
+    async fn new(scope: Arc<Scope>, query: Arc<ast::Query>) -> Result<Self> {
+        let logical = scope.plan(&query, None)?;
+        let plain = plainness(&logical);
+        let physical = scope.physical(&logical).await?;
+        let schema = scope.result_schema(&physical.schema());
+        Ok(ReadyQuery {
+            scope,
+            query,
+            physical,
+            plain,
+            schema,
+        })
+    }
+}
+
+#[async_trait]
+impl PlannedQuery for ReadyQuery {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn start(&self) -> Result<SendableRecordBatchStream> {
+        let schema = Arc::clone(&self.schema);
+        let renamed = self
+            .scope
+            .stream(Arc::clone(&self.physical))
+            .map(move |batch| rename(&batch?, &schema));
+        Ok(Box::pin(RecordBatchStreamAdapter::new(
+            Arc::clone(&self.schema),
+            renamed,
+        )))
+    }
+
+    async fn in_form(&self, form: Form) -> Result<Arc<dyn PlannedQuery>> {
+        // Operators compute with `Compute` alone: only columns that they do not touch are scanned in another form.
+        let scanned = match form {
+            Form::Compute => Form::Compute,
+            Form::Consumer if self.plain >= Plain::Rows => Form::Consumer,
+            Form::Native if self.plain == Plain::Columns => Form::Native,
+            _ => Form::Compute,
+        };
+        let scope = Arc::new(self.scope.in_form(scanned));
+        let mut ready = ReadyQuery::new(scope, Arc::clone(&self.query)).await?;
+        ready.schema = convert::schema(&ready.schema, form);
+        Ok(Arc::new(ready))
+    }
+}
+
+fn rename(
+    batch: &RecordBatch,
+    schema: &SchemaRef,
+) -> std::result::Result<RecordBatch, datafusion::common::DataFusionError> {
+    Ok(convert::batch(batch, schema)?)
+}
+
+fn plainness(plan: &LogicalPlan) -> Plain {
+    match plan {
+        LogicalPlan::Projection(node) => {
+            let bare = node.expr.iter().all(|expression| match expression {
+                Expr::Column(_) => true,
+                Expr::Alias(alias) => matches!(*alias.expr, Expr::Column(_)),
+                _ => false,
+            });
+            if bare {
+                plainness(&node.input)
+            } else {
+                Plain::No
+            }
+        }
+        LogicalPlan::SubqueryAlias(node) => plainness(&node.input),
+        LogicalPlan::Limit(node) => plainness(&node.input),
+        LogicalPlan::Filter(node) => plainness(&node.input).min(Plain::Rows),
+        LogicalPlan::Sort(node) => plainness(&node.input).min(Plain::Rows),
+        LogicalPlan::TableScan(node) if node.filters.is_empty() => Plain::Columns,
+        LogicalPlan::TableScan(_) => Plain::Rows,
+        _ => Plain::No,
+    }
+}

@@ -1,0 +1,14 @@
+//! The engine through its sessions, by area.
+#![allow(clippy::unwrap_used)]
+
+mod cancellation;
+mod ddl;
+mod errors;
+mod names;
+mod nesting;
+mod prepared;
+mod queries;
+mod settings;
+mod support;
+mod transactions;
+mod views;

@@ -1,0 +1,11 @@
+//! The engine's integration tests, in one program: each of several would compile DataFusion's generic code again.
+
+mod dml;
+mod engine;
+mod expr_duckdb;
+mod expr_semantics;
+mod files_copy;
+mod files_read;
+mod scan_frames;
+mod scan_tables;
+mod support;

@@ -1,0 +1,438 @@
+//! A connection: a session and the result of its last statement.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow::array::{RecordBatch, RecordBatchIterator, RecordBatchReader};
+use arrow::datatypes::SchemaRef;
+use firndb::{Config, Database, Error, Form, FrameSource, Outcome, SqlState};
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+use pyo3_arrow::PyRecordBatchReader;
+
+use crate::columns::ColumnTable;
+use crate::cursor::RowCursor;
+use crate::errors;
+use crate::fork::{self, Generation};
+use crate::frames::{self, Frames};
+use crate::link::Link;
+use crate::lock::Exclusive;
+use crate::parameters;
+use crate::relation::{NativeRelation, Query, describe};
+use crate::stream::{Stream, drop_detached};
+use crate::text;
+
+/// An open database, from which connections come.
+#[pyclass(frozen, module = "firndb._firndb")]
+pub struct NativeDatabase {
+    /// Empty only while dropped.
+    database: Option<Database>,
+    generation: Generation,
+}
+
+#[pymethods]
+impl NativeDatabase {
+    /// A database in memory.
+    #[new]
+    #[pyo3(signature = (*, memory_limit = None, threads = None, temp_directory = None))]
+    fn new(
+        py: Python<'_>,
+        memory_limit: Option<usize>,
+        threads: Option<usize>,
+        temp_directory: Option<PathBuf>,
+    ) -> PyResult<Self> {
+        let config = Config {
+            memory_limit,
+            threads,
+            temp_directory,
+        };
+        let database = py
+            .detach(|| fork::check_new().and_then(|()| Database::open(config)))
+            .map_err(|error| errors::to_python(py, &error, None))?;
+        Ok(NativeDatabase {
+            database: Some(database),
+            generation: Generation::current(),
+        })
+    }
+}
+
+impl Drop for NativeDatabase {
+    fn drop(&mut self) {
+        let database = self.database.take();
+        if self.generation.is_current() {
+            drop_detached(database);
+        } else {
+            std::mem::forget(database);
+        }
+    }
+}
+
+/// A connection: an independent session of a database. The class `firndb.Connection` derives from it.
+#[pyclass(subclass, frozen, weakref, module = "firndb._firndb")]
+pub struct Connection {
+    link: Arc<Link>,
+    last: Exclusive<Last>,
+}
+
+/// What the last statement left.
+#[derive(Default)]
+struct Last {
+    affected: Option<u64>,
+    result: Option<LastResult>,
+}
+
+struct LastResult {
+    schema: SchemaRef,
+    /// Taken when a relation took the rows over.
+    stream: Option<Arc<Stream>>,
+    cursor: RowCursor,
+}
+
+#[pymethods]
+impl Connection {
+    /// A session of a database, or one more session of another connection's database.
+    #[new]
+    fn new(py: Python<'_>, source: &Bound<'_, PyAny>) -> PyResult<Self> {
+        if let Ok(database) = source.cast::<NativeDatabase>() {
+            let database = database.get();
+            let opened =
+                database
+                    .generation
+                    .check()
+                    .and_then(|()| match database.database.clone() {
+                        Some(database) => py.detach(move || database.connect()),
+                        None => Err(Error::internal("a database without a handle")),
+                    });
+            let session = opened.map_err(|error| errors::to_python(py, &error, None))?;
+            return Ok(Self::over(Link::new(session, true)));
+        }
+        let other = source.cast::<Connection>()?.get();
+        let session = other.link.run(py, None, |session| session.duplicate())?;
+        Ok(Self::over(Link::new(session, other.link.progress())))
+    }
+
+    /// Runs the statements of `sql` and returns the connection, from which the last one's rows can be fetched.
+    #[pyo3(signature = (sql, parameters = None, /))]
+    fn execute<'py>(
+        slf: Bound<'py, Self>,
+        sql: &Bound<'py, PyAny>,
+        parameters: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, Self>> {
+        let py = slf.py();
+        let this = slf.get();
+        this.link.session(py)?;
+        let sql = parameters::text(sql, "a statement")?;
+        let parameters = parameters::bind(parameters)?;
+        let previous = std::mem::take(&mut *this.last.lock(py)?);
+        drop(previous);
+        let frames = Frames::of_caller(py)?;
+        let outcome = this.link.execute(py, sql, parameters, &frames);
+        frames.close();
+        *this.last.lock(py)? = this.left_by(outcome?);
+        Ok(slf)
+    }
+
+    /// Runs one statement for each of the sets of parameters, as one statement.
+    #[pyo3(signature = (sql, parameters, /))]
+    fn executemany<'py>(
+        slf: Bound<'py, Self>,
+        sql: &Bound<'py, PyAny>,
+        parameters: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, Self>> {
+        let py = slf.py();
+        let this = slf.get();
+        this.link.session(py)?;
+        let sql = parameters::text(sql, "a statement")?;
+        let rows = parameters
+            .try_iter()?
+            .map(|row| parameters::bind(Some(&row?)))
+            .collect::<PyResult<Vec<_>>>()?;
+        let previous = std::mem::take(&mut *this.last.lock(py)?);
+        drop(previous);
+        let open = this.link.to_settle(sql);
+        let text = sql.to_owned();
+        let affected = this.link.run(py, Some(sql), move |session| {
+            if session.in_transaction() {
+                open.iter().for_each(|stream| stream.settle());
+            }
+            session.execute_many(&text, rows)
+        })?;
+        this.last.lock(py)?.affected = Some(affected);
+        Ok(slf)
+    }
+
+    /// The next row of the last result, or None.
+    fn fetchone<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        self.rows(py, |cursor, pull| cursor.next(py, pull))
+    }
+
+    /// The next `size` rows.
+    fn fetch_rows<'py>(&self, py: Python<'py>, size: usize) -> PyResult<Bound<'py, PyList>> {
+        self.rows(py, |cursor, pull| cursor.take(py, Some(size), pull))
+    }
+
+    /// Every row that is left.
+    fn fetchall<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        self.link.session(py)?;
+        let mut last = self.last.lock(py)?;
+        let result = last.result.as_mut().ok_or_else(|| errors::no_result(py))?;
+        let mut rest = Vec::new().into_iter();
+        if let Some(stream) = &result.stream
+            && !stream.is_finished()
+        {
+            let (_, batches) = self
+                .link
+                .read(py, stream, |stream| stream.rest(Form::Compute))?;
+            rest = batches.into_iter();
+        }
+        result.cursor.take(py, None, &mut |_| Ok(rest.next()))
+    }
+
+    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        self.fetchone(py)
+    }
+
+    /// Name, SQL type and whether it may be NULL, by column of the last result; None without one.
+    fn columns(&self, py: Python<'_>) -> PyResult<Option<Vec<(String, String, bool)>>> {
+        let last = self.last.lock(py)?;
+        Ok(last.result.as_ref().map(|result| describe(&result.schema)))
+    }
+
+    /// Rows that the last statement wrote; -1 when it wrote none or does not tell.
+    #[getter]
+    fn rowcount(&self, py: Python<'_>) -> PyResult<i64> {
+        let last = self.last.lock(py)?;
+        Ok(last
+            .affected
+            .and_then(|rows| i64::try_from(rows).ok())
+            .unwrap_or(-1))
+    }
+
+    /// What is left of the last result, as a relation of its own.
+    fn take_result(&self, py: Python<'_>) -> PyResult<NativeRelation> {
+        self.link.session(py)?;
+        let mut last = self.last.lock(py)?;
+        let result = last.result.as_mut().ok_or_else(|| errors::no_result(py))?;
+        let Some(stream) = result.stream.take() else {
+            return Err(errors::interface(
+                py,
+                SqlState::WrongObjectType,
+                "the result was read already",
+            ));
+        };
+        let kept = result.cursor.unread().into_iter();
+        let kept = kept.filter(|batch| batch.num_rows() > 0).collect();
+        Ok(NativeRelation::open(
+            Arc::clone(&self.link),
+            stream,
+            Arc::clone(&result.schema),
+            kept,
+        ))
+    }
+
+    /// A relation over `sql`: a query is run when its rows are wanted, everything else now. None when there are no rows.
+    #[pyo3(signature = (sql, parameters = None, /))]
+    fn relation(
+        &self,
+        py: Python<'_>,
+        sql: &Bound<'_, PyAny>,
+        parameters: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Option<NativeRelation>> {
+        self.link.session(py)?;
+        let sql = parameters::text(sql, "a statement")?;
+        let parameters = parameters::bind(parameters)?;
+        let frames = Frames::of_caller(py)?;
+        if !text::is_query(sql) {
+            let outcome = self.link.execute(py, sql, parameters, &frames);
+            frames.close();
+            return Ok(self.left_by(outcome?).result.and_then(|result| {
+                let stream = result.stream?;
+                let link = Arc::clone(&self.link);
+                Some(NativeRelation::open(
+                    link,
+                    stream,
+                    result.schema,
+                    Vec::new(),
+                ))
+            }));
+        }
+        if self.link.unread.load(std::sync::atomic::Ordering::Relaxed) > 0 {
+            frames.read_relations(py, sql)?;
+        }
+        let (text, values) = (sql.to_owned(), parameters.clone());
+        let source: Arc<dyn FrameSource> = frames.clone();
+        let schema = self.link.run(py, Some(sql), move |session| {
+            session.describe(&text, &values, Some(source))
+        });
+        frames.close();
+        let query = Query {
+            sql: sql.to_owned(),
+            parameters,
+            frames,
+            schema: schema?,
+        };
+        Ok(Some(NativeRelation::lazy(Arc::clone(&self.link), query)))
+    }
+
+    /// Runs a statement without touching the last result.
+    fn run(&self, py: Python<'_>, sql: &str) -> PyResult<()> {
+        let frames = Frames::of_caller(py)?;
+        frames.close();
+        self.link
+            .execute(py, sql, Default::default(), &frames)
+            .map(|outcome| drop_detached(outcome.rows))
+    }
+
+    /// Runs a statement over a frame that it names, without touching the last result. Returns the rows affected.
+    fn run_over(
+        &self,
+        py: Python<'_>,
+        sql: &str,
+        name: &str,
+        frame: &Bound<'_, PyAny>,
+    ) -> PyResult<Option<u64>> {
+        let frames = Frames::of_caller(py)?;
+        frames.close();
+        frames.insert(name, frames::import(frame)?);
+        let outcome = self.link.execute(py, sql, Default::default(), &frames)?;
+        drop_detached(outcome.rows);
+        Ok(outcome.affected)
+    }
+
+    /// Appends the rows of an object with an Arrow stream to a table.
+    fn append_stream(
+        &self,
+        py: Python<'_>,
+        table: &str,
+        rows: &Bound<'_, PyAny>,
+        by_name: bool,
+    ) -> PyResult<u64> {
+        self.link.session(py)?;
+        let reader = reader_of(rows)?;
+        let open = self.link.to_settle("INSERT");
+        let name = table.to_owned();
+        self.link.run(py, None, move |session| {
+            if session.in_transaction() {
+                open.iter().for_each(|stream| stream.settle());
+            }
+            session.append(&name, reader, by_name)
+        })
+    }
+
+    /// Makes the rows of an object with an Arrow stream a view of this session.
+    fn register_stream(&self, py: Python<'_>, name: &str, rows: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.link.session(py)?;
+        let frame = frames::import(rows)?;
+        let name = name.to_owned();
+        self.link
+            .run(py, None, move |session| session.register(&name, frame))
+    }
+
+    /// Takes a registered view away; whether there was one.
+    fn unregister_name(&self, py: Python<'_>, name: &str) -> PyResult<bool> {
+        let name = name.to_owned();
+        self.link
+            .run(py, None, move |session| session.unregister(&name))
+    }
+
+    /// Cancels the running statement and open results, from any thread.
+    fn interrupt(&self, py: Python<'_>) -> PyResult<()> {
+        let session = Arc::clone(self.link.session(py)?);
+        py.detach(move || session.interrupt());
+        Ok(())
+    }
+
+    /// Closes the connection: an open transaction is rolled back, open results end. Closing again does nothing.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.link.close(py);
+        // A thread that is inside the result keeps it until it returns.
+        if let Ok(mut last) = self.last.lock(py) {
+            let previous = std::mem::take(&mut *last);
+            drop(last);
+            drop(previous);
+        }
+        Ok(())
+    }
+
+    /// Whether the connection is closed.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.link.is_closed()
+    }
+
+    /// Whether an explicit transaction is open.
+    #[getter]
+    fn in_transaction(&self, py: Python<'_>) -> PyResult<bool> {
+        let session = Arc::clone(self.link.session(py)?);
+        Ok(py.detach(move || session.in_transaction()))
+    }
+
+    /// Whether long statements show their progress.
+    #[getter]
+    fn progress_bar(&self) -> bool {
+        self.link.progress()
+    }
+
+    #[setter]
+    fn set_progress_bar(&self, shown: bool) {
+        self.link.set_progress(shown);
+    }
+}
+
+impl Connection {
+    fn over(link: Arc<Link>) -> Self {
+        Connection {
+            link,
+            last: Exclusive::new(Last::default()),
+        }
+    }
+
+    fn left_by(&self, outcome: Outcome) -> Last {
+        Last {
+            affected: outcome.affected,
+            result: outcome.rows.map(|rows| {
+                let schema = rows.schema();
+                let stream = Stream::new(rows);
+                self.link.opened(&stream);
+                LastResult {
+                    schema,
+                    stream: Some(stream),
+                    cursor: RowCursor::default(),
+                }
+            }),
+        }
+    }
+
+    fn rows<T>(
+        &self,
+        py: Python<'_>,
+        fetch: impl FnOnce(&mut RowCursor, crate::cursor::Pull<'_>) -> PyResult<T>,
+    ) -> PyResult<T> {
+        self.link.session(py)?;
+        let mut last = self.last.lock(py)?;
+        let result = last.result.as_mut().ok_or_else(|| errors::no_result(py))?;
+        let LastResult { stream, cursor, .. } = result;
+        fetch(cursor, &mut |py| match stream {
+            Some(stream) if !stream.is_finished() => self
+                .link
+                .read(py, stream, |stream| stream.next(Form::Compute)),
+            _ => Ok(None),
+        })
+    }
+}
+
+fn reader_of(rows: &Bound<'_, PyAny>) -> PyResult<Box<dyn RecordBatchReader + Send>> {
+    if rows.cast::<ColumnTable>().is_ok() || rows.cast::<NativeRelation>().is_ok() {
+        let frame = frames::import(rows)?;
+        let batches: Vec<RecordBatch> = frame.batches;
+        return Ok(Box::new(RecordBatchIterator::new(
+            batches.into_iter().map(Ok),
+            frame.schema,
+        )));
+    }
+    rows.extract::<PyRecordBatchReader>()?.into_reader()
+}

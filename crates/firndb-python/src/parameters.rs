@@ -1,0 +1,498 @@
+//! Python objects as values of a statement.
+//!
+//! Integers beyond 64 bits become decimal(38,0); what no type holds is 22003 (a DataError), what is no value at all is 22023
+//! (a ProgrammingError). NumPy scalars count as the Python objects that they stand for, pandas' NA and NaT as NULL.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, StructArray};
+use arrow::datatypes::{DataType, Field, Fields, IntervalMonthDayNano};
+use firndb::{Error, Parameters, SqlState, Value};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{
+    PyBool, PyByteArray, PyBytes, PyDate, PyDateAccess, PyDateTime, PyDelta, PyDeltaAccess, PyDict,
+    PyFloat, PyInt, PyList, PyMapping, PyMemoryView, PySequence, PyString, PyTime, PyTimeAccess,
+    PyTuple, PyType, PyTzInfoAccess,
+};
+
+use crate::errors;
+
+const MICROSECONDS_A_DAY: i64 = 86_400_000_000;
+
+/// The text of a statement or name.
+pub(crate) fn text<'a>(object: &'a Bound<'_, PyAny>, what: &str) -> PyResult<&'a str> {
+    match object.cast::<PyString>() {
+        Ok(string) => utf8(string),
+        Err(_) => Err(invalid(
+            object.py(),
+            format!("{what} must be a str, not {}", type_name(object)),
+        )),
+    }
+}
+
+/// The parameters of one execution: a sequence for `?` and `$1`, a mapping for `$name`.
+pub(crate) fn bind(object: Option<&Bound<'_, PyAny>>) -> PyResult<Parameters> {
+    let Some(object) = object else {
+        return Ok(Parameters::default());
+    };
+    let py = object.py();
+    if let Ok(list) = object.cast_exact::<PyList>() {
+        return positional(list.iter());
+    }
+    if let Ok(tuple) = object.cast_exact::<PyTuple>() {
+        return positional(tuple.iter());
+    }
+    if object.is_none() {
+        return Ok(Parameters::default());
+    }
+    if let Ok(mapping) = object.cast::<PyMapping>() {
+        let mut named = HashMap::with_capacity(mapping.len()?);
+        for pair in mapping.items()?.iter() {
+            let (name, given) = pair.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>()?;
+            named.insert(
+                text(&name, "the name of a parameter")?.to_owned(),
+                value(&given)?,
+            );
+        }
+        return Ok(Parameters::Named(named));
+    }
+    let is_text = object.is_instance_of::<PyString>() || object.is_instance_of::<PyBytes>();
+    if !is_text && (object.cast::<PySequence>().is_ok() || object.is_instance(ndarray(py)?)?) {
+        return positional(
+            object
+                .try_iter()?
+                .collect::<PyResult<Vec<_>>>()?
+                .into_iter(),
+        );
+    }
+    let error = Error::new(
+        SqlState::InvalidParameterValue,
+        format!(
+            "parameters must be a sequence or a mapping, not {}",
+            type_name(object)
+        ),
+    )
+    .with_hint("Put a single value into a list: [value].");
+    Err(errors::misuse(py, &error))
+}
+
+fn positional<'py>(objects: impl Iterator<Item = Bound<'py, PyAny>>) -> PyResult<Parameters> {
+    objects
+        .map(|object| value(&object))
+        .collect::<PyResult<Vec<_>>>()
+        .map(Parameters::Positional)
+}
+
+/// The value of a Python object.
+pub(crate) fn value(object: &Bound<'_, PyAny>) -> PyResult<Value> {
+    if object.is_none() {
+        return Ok(Value::Null);
+    }
+    if let Ok(string) = object.cast::<PyString>() {
+        return Ok(Value::Utf8(Some(utf8(string)?.to_owned())));
+    }
+    if let Ok(boolean) = object.cast::<PyBool>() {
+        return Ok(Value::Boolean(Some(boolean.is_true())));
+    }
+    if object.is_instance_of::<PyInt>() {
+        return integer(object);
+    }
+    if let Ok(float) = object.cast::<PyFloat>() {
+        return Ok(Value::Float64(Some(float.value())));
+    }
+    if let Ok(bytes) = object.cast::<PyBytes>() {
+        return Ok(Value::Binary(Some(bytes.as_bytes().to_vec())));
+    }
+    if object.is_instance_of::<PyDateTime>() {
+        return timestamp(object);
+    }
+    if let Ok(date) = object.cast::<PyDate>() {
+        // Python's dates lie within 32 bits of days.
+        let days = days_of(date.get_year(), date.get_month(), date.get_day());
+        return Ok(Value::Date32(Some(days as i32)));
+    }
+    if let Ok(list) = object.cast::<PyList>() {
+        return list_of(object.py(), list.iter());
+    }
+    if let Ok(tuple) = object.cast::<PyTuple>() {
+        return list_of(object.py(), tuple.iter());
+    }
+    if let Ok(dict) = object.cast::<PyDict>() {
+        return struct_of(dict);
+    }
+    other(object)
+}
+
+fn other(object: &Bound<'_, PyAny>) -> PyResult<Value> {
+    static DECIMAL: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    static UUID: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    static GENERIC: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let py = object.py();
+    if object.is_instance(DECIMAL.import(py, "decimal", "Decimal")?)? {
+        return decimal(object);
+    }
+    if let Ok(time) = object.cast::<PyTime>() {
+        return time_of_day(time);
+    }
+    if let Ok(delta) = object.cast::<PyDelta>() {
+        return Ok(interval(delta));
+    }
+    if object.is_instance(UUID.import(py, "uuid", "UUID")?)? {
+        let bytes: Vec<u8> = object.getattr(intern!(py, "bytes"))?.extract()?;
+        return Ok(Value::FixedSizeBinary(16, Some(bytes)));
+    }
+    if object.is_instance_of::<PyByteArray>() || object.is_instance_of::<PyMemoryView>() {
+        let bytes = py
+            .get_type::<PyBytes>()
+            .call1((object,))?
+            .cast_into::<PyBytes>()?;
+        return Ok(Value::Binary(Some(bytes.as_bytes().to_vec())));
+    }
+    if object.is_instance(GENERIC.import(py, "numpy", "generic")?)? {
+        return numpy_scalar(object);
+    }
+    if object.is_instance(ndarray(py)?)? {
+        let kind: String = object.getattr("dtype")?.getattr("kind")?.extract()?;
+        if "biuf".contains(&kind) {
+            return value(&object.call_method0("tolist")?);
+        }
+    }
+    if type_name(object) == "NAType" {
+        return Ok(Value::Null);
+    }
+    let error = Error::new(
+        SqlState::InvalidParameterValue,
+        format!("a {} is no value that SQL knows", type_name(object)),
+    );
+    Err(errors::misuse(py, &error))
+}
+
+fn ndarray(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
+    static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    CLASS.import(py, "numpy", "ndarray")
+}
+
+fn numpy_scalar(object: &Bound<'_, PyAny>) -> PyResult<Value> {
+    let py = object.py();
+    let kind: String = object.getattr("dtype")?.getattr("kind")?.extract()?;
+    let item = object.call_method0(intern!(py, "item"))?;
+    let is_time = kind == "M" || kind == "m";
+    if is_time && item.is_instance_of::<PyInt>() {
+        // Nanoseconds come as integers: they have no class in Python.
+        let item = object
+            .call_method1("astype", (format!("{kind}8[us]"),))?
+            .call_method0("item")?;
+        if item.is_instance_of::<PyInt>() {
+            return Err(out_of_range(
+                py,
+                "a time of NumPy outside of Python's years 1 to 9999",
+            ));
+        }
+        return value(&item);
+    }
+    if item.is_instance(&object.get_type())? {
+        return Err(invalid(
+            py,
+            format!("a {} is no value that SQL knows", type_name(object)),
+        ));
+    }
+    value(&item)
+}
+
+fn integer(object: &Bound<'_, PyAny>) -> PyResult<Value> {
+    if let Ok(value) = object.extract::<i64>() {
+        return Ok(Value::Int64(Some(value)));
+    }
+    match object.extract::<i128>() {
+        Ok(value) if value.unsigned_abs() < 10u128.pow(38) => {
+            Ok(Value::Decimal128(Some(value), 38, 0))
+        }
+        _ => Err(out_of_range(
+            object.py(),
+            "an integer of more than 38 digits is out of range",
+        )),
+    }
+}
+
+fn decimal(object: &Bound<'_, PyAny>) -> PyResult<Value> {
+    let text = object.str()?;
+    match parse_decimal(text.to_str()?) {
+        Some((value, precision, scale)) => Ok(Value::Decimal128(Some(value), precision, scale)),
+        None => Err(out_of_range(
+            object.py(),
+            &format!("the decimal {text} is out of range: FirnDB's have at most 38 digits"),
+        )),
+    }
+}
+
+/// The unscaled value, precision and scale of a decimal as Python writes it.
+fn parse_decimal(text: &str) -> Option<(i128, u8, i8)> {
+    let (mantissa, exponent) = match text.split_once(['E', 'e']) {
+        Some((mantissa, exponent)) => (mantissa, exponent.parse::<i64>().ok()?),
+        None => (text, 0),
+    };
+    let (negative, digits) = match mantissa.strip_prefix('-') {
+        Some(digits) => (true, digits),
+        None => (false, mantissa),
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let mut unscaled: i128 = 0;
+    for digit in whole.bytes().chain(fraction.bytes()) {
+        let digit = digit.is_ascii_digit().then(|| i128::from(digit - b'0'))?;
+        unscaled = unscaled.checked_mul(10)?.checked_add(digit)?;
+    }
+    let mut scale = i64::try_from(fraction.len()).ok()?.checked_sub(exponent)?;
+    if unscaled == 0 {
+        scale = scale.clamp(0, 37);
+    }
+    while scale < 0 {
+        unscaled = unscaled.checked_mul(10)?;
+        scale += 1;
+    }
+    // Zeros at the end of a fraction are given up before digits are.
+    while scale > 38 && unscaled % 10 == 0 {
+        unscaled /= 10;
+        scale -= 1;
+    }
+    let length = unscaled
+        .checked_ilog10()
+        .map_or(1, |log| i64::from(log) + 1);
+    let precision = length.max(scale);
+    if precision > 38 {
+        return None;
+    }
+    let signed = if negative { -unscaled } else { unscaled };
+    Some((signed, precision as u8, scale as i8))
+}
+
+fn timestamp(object: &Bound<'_, PyAny>) -> PyResult<Value> {
+    let py = object.py();
+    if type_name(object) == "NaTType" {
+        return Ok(Value::Null);
+    }
+    let stamp = object.cast::<PyDateTime>()?;
+    let days = days_of(stamp.get_year(), stamp.get_month(), stamp.get_day());
+    let local = days * MICROSECONDS_A_DAY
+        + clock(
+            stamp.get_hour(),
+            stamp.get_minute(),
+            stamp.get_second(),
+            stamp.get_microsecond(),
+        );
+    if stamp.get_tzinfo().is_none() {
+        return Ok(Value::TimestampMicrosecond(Some(local), None));
+    }
+    let offset = object.call_method0(intern!(py, "utcoffset"))?;
+    let offset = match offset.cast::<PyDelta>() {
+        Ok(delta) => {
+            i64::from(delta.get_days()) * MICROSECONDS_A_DAY
+                + i64::from(delta.get_seconds()) * 1_000_000
+                + i64::from(delta.get_microseconds())
+        }
+        Err(_) => return Ok(Value::TimestampMicrosecond(Some(local), None)),
+    };
+    Ok(Value::TimestampMicrosecond(
+        Some(local - offset),
+        Some("UTC".into()),
+    ))
+}
+
+fn time_of_day(time: &Bound<'_, PyTime>) -> PyResult<Value> {
+    if time.get_tzinfo().is_some() {
+        return Err(invalid(
+            time.py(),
+            "a time of day with a time zone is no value that FirnDB knows".into(),
+        ));
+    }
+    Ok(Value::Time64Microsecond(Some(clock(
+        time.get_hour(),
+        time.get_minute(),
+        time.get_second(),
+        time.get_microsecond(),
+    ))))
+}
+
+fn clock(hour: u8, minute: u8, second: u8, microsecond: u32) -> i64 {
+    let seconds = (i64::from(hour) * 60 + i64::from(minute)) * 60 + i64::from(second);
+    seconds * 1_000_000 + i64::from(microsecond)
+}
+
+/// Days and the rest of a day, both of the sign of the whole.
+fn interval(delta: &Bound<'_, PyDelta>) -> Value {
+    let whole = i128::from(delta.get_days()) * i128::from(MICROSECONDS_A_DAY)
+        + i128::from(delta.get_seconds()) * 1_000_000
+        + i128::from(delta.get_microseconds());
+    let day = i128::from(MICROSECONDS_A_DAY);
+    // Python bounds days by 999,999,999; the rest is below a day.
+    let (days, nanoseconds) = ((whole / day) as i32, (whole % day) as i64 * 1_000);
+    Value::IntervalMonthDayNano(Some(IntervalMonthDayNano::new(0, days, nanoseconds)))
+}
+
+/// Days since 1970-01-01 of a date of the proleptic Gregorian calendar, counted in eras of 400 years that begin on the first of March.
+fn days_of(year: i32, month: u8, day: u8) -> i64 {
+    let (month, day) = (i64::from(month), i64::from(day));
+    let year = i64::from(year) - i64::from(month <= 2);
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    era * 146_097 + day_of_era - 719_468
+}
+
+fn list_of<'py>(
+    py: Python<'py>,
+    objects: impl Iterator<Item = Bound<'py, PyAny>>,
+) -> PyResult<Value> {
+    let mut values = objects
+        .map(|object| value(&object))
+        .collect::<PyResult<Vec<_>>>()?;
+    let element = unify(py, &mut values)?;
+    Ok(Value::List(Value::new_list(&values, &element, true)))
+}
+
+fn struct_of(dict: &Bound<'_, PyDict>) -> PyResult<Value> {
+    let py = dict.py();
+    let mut fields = Vec::with_capacity(dict.len());
+    let mut columns: Vec<ArrayRef> = Vec::with_capacity(dict.len());
+    for (name, member) in dict.iter() {
+        let array = value(&member)?
+            .to_array_of_size(1)
+            .map_err(|error| errors::to_python(py, &error.into(), None))?;
+        let name = text(&name, "the name of a struct's member")?;
+        fields.push(Field::new(name, array.data_type().clone(), true));
+        columns.push(array);
+    }
+    if columns.is_empty() {
+        return Err(invalid(py, "an empty dict is no struct".into()));
+    }
+    let array = StructArray::try_new(Fields::from(fields), columns, None)
+        .map_err(|error| errors::to_python(py, &error.into(), None))?;
+    Ok(Value::Struct(Arc::new(array)))
+}
+
+/// Brings values to one type, as the elements of a list or column need it, and returns the type.
+pub(crate) fn unify(py: Python<'_>, values: &mut [Value]) -> PyResult<DataType> {
+    let mut types: Vec<DataType> = Vec::new();
+    for value in values.iter() {
+        let data_type = value.data_type();
+        if !data_type.is_null() && !types.contains(&data_type) {
+            types.push(data_type);
+        }
+    }
+    if types.len() > 1 {
+        // An empty list fits every list.
+        types
+            .retain(|known| !matches!(known, DataType::List(child) if child.data_type().is_null()));
+    }
+    let common = match types.as_slice() {
+        [] => DataType::Null,
+        [only] => only.clone(),
+        several => common_type(several).ok_or_else(|| {
+            let names: Vec<String> = several.iter().map(ToString::to_string).collect();
+            invalid(
+                py,
+                format!("values of different types together: {}", names.join(", ")),
+            )
+        })?,
+    };
+    for value in values.iter_mut() {
+        if value.data_type() != common {
+            *value = value
+                .cast_to(&common)
+                .map_err(|error| errors::to_python(py, &error.into(), None))?;
+        }
+    }
+    Ok(common)
+}
+
+fn common_type(types: &[DataType]) -> Option<DataType> {
+    let exact = |data_type: &DataType| match data_type {
+        DataType::Int64 => Some((19, 0)),
+        DataType::Decimal128(precision, scale) => {
+            Some((i32::from(*precision) - i32::from(*scale), i32::from(*scale)))
+        }
+        _ => None,
+    };
+    if let Some(shapes) = types.iter().map(exact).collect::<Option<Vec<_>>>() {
+        let whole = shapes.iter().map(|shape| shape.0).max()?;
+        let scale = shapes.iter().map(|shape| shape.1).max()?;
+        let precision = u8::try_from((whole + scale).min(38)).ok()?;
+        return Some(DataType::Decimal128(precision, i8::try_from(scale).ok()?));
+    }
+    if types
+        .iter()
+        .all(|data_type| *data_type == DataType::Float64 || exact(data_type).is_some())
+    {
+        return Some(DataType::Float64);
+    }
+    let is_stamp =
+        |data_type: &DataType| matches!(data_type, DataType::Date32 | DataType::Timestamp(_, None));
+    if types.iter().all(is_stamp) {
+        return types
+            .iter()
+            .find(|data_type| matches!(data_type, DataType::Timestamp(..)))
+            .cloned();
+    }
+    None
+}
+
+/// The text of a string; a lone surrogate, which no UTF-8 has, is 22021.
+fn utf8<'a>(string: &'a Bound<'_, PyString>) -> PyResult<&'a str> {
+    string.to_str().map_err(|_| {
+        let error = Error::new(
+            SqlState::CharacterNotInRepertoire,
+            "a string with a lone surrogate is no valid UTF-8",
+        );
+        errors::to_python(string.py(), &error, None)
+    })
+}
+
+fn type_name(object: &Bound<'_, PyAny>) -> String {
+    object
+        .get_type()
+        .name()
+        .map_or_else(|_| "object".into(), |name| name.to_string())
+}
+
+fn invalid(py: Python<'_>, message: String) -> PyErr {
+    errors::misuse(py, &Error::new(SqlState::InvalidParameterValue, message))
+}
+
+fn out_of_range(py: Python<'_>, message: &str) -> PyErr {
+    let error = Error::new(SqlState::NumericValueOutOfRange, message);
+    errors::to_python(py, &error, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{days_of, parse_decimal};
+
+    #[test]
+    fn decimals_keep_their_scale() {
+        for (text, expected) in [
+            ("1.50", Some((150, 3, 2))),
+            ("-0.001", Some((-1, 3, 3))),
+            ("1E+3", Some((1000, 4, 0))),
+            ("1E-3", Some((1, 3, 3))),
+            ("0", Some((0, 1, 0))),
+            ("0E-100", Some((0, 37, 37))),
+            ("NaN", None),
+            ("Infinity", None),
+            ("1E+38", None),
+            ("1E-39", None),
+        ] {
+            assert_eq!(parse_decimal(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn dates_become_days() {
+        assert_eq!(days_of(1970, 1, 1), 0);
+        assert_eq!(days_of(2024, 2, 29), 19_782);
+        assert_eq!(days_of(1, 1, 1), -719_162);
+        assert_eq!(days_of(9999, 12, 31), 2_932_896);
+    }
+}

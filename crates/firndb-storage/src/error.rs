@@ -1,0 +1,57 @@
+//! What can go wrong below SQL. The engine maps each variant to a SQLSTATE.
+
+/// The result of a storage operation.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// An error of the storage layer.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Another transaction changed the row (or the table's schema) first: SQLSTATE 40001.
+    #[error("could not serialize access due to concurrent update of table \"{table}\"")]
+    Conflict {
+        /// The table's name.
+        table: String,
+    },
+    /// A key exists already: SQLSTATE 23505.
+    #[error(
+        "duplicate key value violates unique constraint \"{constraint}\": Key ({columns})=({key}) already exists"
+    )]
+    UniqueViolation {
+        /// The constraint's name.
+        constraint: String,
+        /// The column names, separated by ", ".
+        columns: String,
+        /// The offending key, as text.
+        key: String,
+    },
+    /// The memory budget does not allow the operation: SQLSTATE 53200.
+    #[error("out of memory: {requested} bytes requested, {used} of {limit} bytes in use")]
+    OutOfMemory {
+        /// Bytes asked for.
+        requested: usize,
+        /// Bytes in use.
+        used: usize,
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// A limit of the format was exceeded (a value over 2 GiB, too many columns): SQLSTATE 54000.
+    #[error("{0}")]
+    Limit(String),
+    /// A value does not fit the column's type, a decimal its precision: SQLSTATE 22003.
+    #[error("value {value} is out of range for type {data_type}")]
+    ValueOutOfRange {
+        /// The value, as text.
+        value: String,
+        /// The column's type.
+        data_type: arrow::datatypes::DataType,
+    },
+    /// The operating system refused (memfd_create, mmap, a forked child): SQLSTATE 58000.
+    #[error("{0}")]
+    System(String),
+    /// Arrow refused: a type or shape that does not fit. A bug of the caller: SQLSTATE XX000.
+    #[error(transparent)]
+    Arrow(#[from] arrow::error::ArrowError),
+    /// An invariant does not hold: SQLSTATE XX000.
+    #[error("internal error: {0}")]
+    Internal(String),
+}

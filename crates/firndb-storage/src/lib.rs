@@ -1,0 +1,53 @@
+//! Storage: blocks, versions and transactions over Apache Arrow.
+//!
+//! After *Mainlining Databases*. Two kinds of memory: **hot** memory is changed in place by many threads and never shown
+//! outside a storage operation; **frozen** memory is written once, immutable, and shown to everyone.
+//!
+//! ```text
+//!   Storage ── Transaction ── Snapshot                       what callers hold
+//!      │            │
+//!      │        Table (handle: relation + layout) ── Scan, BulkInsert
+//!      │            │
+//!   collect     relation: blocks, columns, access, indexes    one per table
+//!      │            │
+//!      │        block: hot columns and heaps │ frozen extents
+//!      │            │
+//!      └──────── undo, protocol, reclaim, clock, memory       versions, epochs, time, bytes
+//! ```
+//!
+//! Arrows point down; [`protocol`] says why it is safe.
+
+/// Checks an invariant where tests turn internal assertions on (feature `assertions`).
+macro_rules! invariant {
+    ($($condition:tt)*) => {
+        if cfg!(feature = "assertions") {
+            assert!($($condition)*);
+        }
+    };
+}
+
+mod block;
+mod clock;
+mod collect;
+pub mod error;
+pub mod frozen;
+pub mod index;
+pub mod memory;
+pub mod protocol;
+mod reclaim;
+mod relation;
+mod resources;
+pub mod slot;
+mod snapshot;
+mod storage;
+pub mod table;
+pub mod transaction;
+mod undo;
+
+pub use error::{Error, Result};
+pub use memory::MemoryUse;
+pub use protocol::Timestamp;
+pub use snapshot::Snapshot;
+pub use storage::{Storage, StorageConfig};
+pub use table::{BulkInsert, ColumnStatistics, Form, Layout, Scan, Slot, Table, TableStatistics};
+pub use transaction::{Isolation, Savepoint, Transaction};

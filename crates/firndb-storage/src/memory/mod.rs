@@ -1,0 +1,23 @@
+//! Memory: the budget that everything large draws on, and the arena of frozen memory.
+//!
+//! ```text
+//!   hot blocks, undo, indexes ──────────────────┐
+//!                                               ├──► Budget   one limit for the database
+//!   frozen columns ──► Arena ──► Segment ───────┘
+//!                      ranges    pages of one memfd
+//! ```
+//!
+//! Frozen memory never has a writable mapping: the arena fills its pages by writing to the file
+//! descriptor and shows them through a mapping that is read-only from the start.
+
+pub mod arena;
+pub mod budget;
+mod ranges;
+mod segment;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+pub use arena::{Arena, ArenaRange, FrozenBytes};
+pub use budget::{Budget, Kind, MemoryUse, Reclaim, Reservation};
+pub use writer::RangeWriter;

@@ -1,0 +1,72 @@
+//! Who may write a relation: the writers that are open, and the one that excludes others.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::clock::Timestamp;
+
+#[derive(Default)]
+struct Writers {
+    exclusive: Option<u64>,
+    open: Vec<u64>,
+    last_commit: Timestamp,
+}
+
+/// The lock of a relation: shared by writers, exclusive for who alters it. Nobody waits; who is refused has a conflict.
+#[derive(Default)]
+pub(crate) struct Access {
+    writers: Mutex<Writers>,
+    retired: AtomicBool,
+}
+
+impl Access {
+    /// Enters a transaction as a writer; `false` if another one excludes it, or the relation is retired.
+    pub(crate) fn enter(&self, transaction: u64) -> bool {
+        let mut writers = self.writers.lock();
+        let free = writers.exclusive.is_none_or(|owner| owner == transaction);
+        if !free || self.is_retired() {
+            return false;
+        }
+        writers.open.push(transaction);
+        true
+    }
+
+    /// Excludes other writers; `false` if one is open, or one committed after `start`. The transaction has entered.
+    pub(crate) fn exclude(&self, transaction: u64, start: Timestamp) -> bool {
+        let mut writers = self.writers.lock();
+        if writers.open.iter().any(|&other| other != transaction) || writers.last_commit > start {
+            return false;
+        }
+        writers.exclusive = Some(transaction);
+        true
+    }
+
+    /// Whether the transaction excludes others.
+    pub(crate) fn is_exclusive(&self, transaction: u64) -> bool {
+        self.writers.lock().exclusive == Some(transaction)
+    }
+
+    /// Ends a writer that has entered. What it retires is retired before.
+    pub(crate) fn leave(&self, transaction: u64, committed: Option<Timestamp>) {
+        let mut writers = self.writers.lock();
+        if let Some(at) = writers.open.iter().position(|&open| open == transaction) {
+            writers.open.swap_remove(at);
+        }
+        if writers.exclusive == Some(transaction) {
+            writers.exclusive = None;
+        }
+        if let Some(time) = committed {
+            writers.last_commit = writers.last_commit.max(time);
+        }
+    }
+
+    /// Refuses every later writer.
+    pub(crate) fn retire(&self) {
+        self.retired.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
+    }
+}

@@ -1,0 +1,78 @@
+//! Snapshots: what a statement sees, and the state of the transaction that it belongs to.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::clock::Registration;
+use crate::protocol::{Standard, Status, View};
+
+/// The part of a transaction that its records and snapshots refer to.
+pub(crate) struct TransactionState {
+    pub(crate) id: u64,
+    pub(crate) status: Status<Standard>,
+    statement: AtomicU32,
+}
+
+impl TransactionState {
+    pub(crate) fn new(id: u64) -> Arc<Self> {
+        Arc::new(Self {
+            id,
+            status: Status::new(),
+            statement: AtomicU32::new(0),
+        })
+    }
+
+    /// The number of the current statement.
+    pub(crate) fn statement(&self) -> u32 {
+        self.statement.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn next_statement(&self) {
+        self.statement.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+struct Held {
+    registration: Arc<Registration>,
+    own: Arc<TransactionState>,
+    statement: u32,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.own.status.release();
+    }
+}
+
+/// A consistent view of the database.
+#[derive(Clone)]
+pub struct Snapshot(Arc<Held>);
+
+impl Snapshot {
+    pub(crate) fn new(registration: &Arc<Registration>, own: &Arc<TransactionState>) -> Self {
+        own.status.hold();
+        Self(Arc::new(Held {
+            registration: Arc::clone(registration),
+            statement: own.statement(),
+            own: Arc::clone(own),
+        }))
+    }
+
+    /// What it sees.
+    pub(crate) fn view(&self) -> View<'_, Standard> {
+        View {
+            start: self.0.registration.start,
+            own: Some(&self.0.own.status),
+            statement: self.0.statement,
+        }
+    }
+}
+
+impl std::fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Snapshot")
+            .field("start", &self.0.registration.start)
+            .field("statement", &self.0.statement)
+            .finish_non_exhaustive()
+    }
+}

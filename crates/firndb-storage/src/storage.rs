@@ -1,0 +1,104 @@
+//! One database's storage.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use arrow::datatypes::SchemaRef;
+
+use crate::collect::Collector;
+use crate::memory::MemoryUse;
+use crate::relation::Relation;
+use crate::relation::layout::Layout;
+use crate::resources::Resources;
+use crate::table::Table;
+use crate::transaction::{Isolation, Transaction};
+use crate::{Error, Result};
+
+/// How a database's storage is set up.
+#[derive(Debug, Clone)]
+pub struct StorageConfig {
+    /// Bytes that storage may use; `None` for no limit.
+    pub memory_limit: Option<usize>,
+    /// Threads that a bulk load may use.
+    pub threads: usize,
+}
+
+/// One database's storage: clock, epochs, arena, collector. Cheap to clone by `Arc`.
+///
+/// Dropping the last reference ends the collector's thread. Tables, transactions and snapshots that are still held stay valid.
+pub struct Storage {
+    collector: Arc<Collector>,
+    thread: Option<JoinHandle<()>>,
+    /// The process that opened it: a forked child has no collector thread to join.
+    process: u32,
+}
+
+impl Storage {
+    /// Opens storage in memory.
+    pub fn open(config: StorageConfig) -> Result<Arc<Storage>> {
+        let resources = Resources::new(config.memory_limit, config.threads)?;
+        let collector = Collector::new(&resources);
+        let thread = std::thread::Builder::new()
+            .name("firndb-collect".into())
+            .spawn({
+                let collector = Arc::clone(&collector);
+                move || collector.run()
+            })
+            .map_err(|error| Error::System(format!("no thread for the collector: {error}")))?;
+        Ok(Arc::new(Storage {
+            collector,
+            thread: Some(thread),
+            process: std::process::id(),
+        }))
+    }
+
+    /// Begins a transaction; its snapshot is the last published commit.
+    pub fn begin(self: &Arc<Self>, isolation: Isolation) -> Transaction {
+        Transaction::new(&self.collector, isolation)
+    }
+
+    /// Makes an empty table. Not transactional: a table is visible to whom the catalog shows it.
+    /// `schema` has the storage types (see `Form`); a field's nullability is not enforced here.
+    pub fn create_table(self: &Arc<Self>, name: &str, schema: SchemaRef) -> Result<Table> {
+        let relation = Relation::new(name, &schema, self.collector.resources())?;
+        let layout = Layout::new(schema, relation.columns());
+        Ok(Table::new(&self.collector, relation, layout))
+    }
+
+    /// Bytes in use.
+    pub fn memory(&self) -> MemoryUse {
+        self.collector.resources().budget.usage()
+    }
+
+    /// Changes the limit; what is in use stays.
+    pub fn set_memory_limit(&self, limit: Option<usize>) {
+        self.collector.resources().budget.set_limit(limit);
+    }
+
+    /// Runs the collector until nothing more can be freed (tests and `PRAGMA`).
+    pub fn collect(&self) {
+        self.collector.collect();
+    }
+}
+
+impl Drop for Storage {
+    fn drop(&mut self) {
+        if self.process != std::process::id() {
+            return;
+        }
+        self.collector.stop();
+        if let Some(thread) = self.thread.take() {
+            // A panic of the collector has been reported by its thread; there is nobody to tell here.
+            let _ = thread.join();
+        }
+        self.collector.collect();
+    }
+}
+
+impl std::fmt::Debug for Storage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Storage")
+            .field("memory", &self.memory())
+            .finish_non_exhaustive()
+    }
+}

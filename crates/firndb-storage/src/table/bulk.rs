@@ -1,0 +1,205 @@
+//! Bulk loads: whole extents, born frozen.
+//!
+//! Batches are kept as they come until extents can be filled by all threads, and copied once. The blocks of an extent carry the loading
+//! transaction's stamp and statement instead of a version a row. What fills no block goes to the hot tail, after them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arrow::array::RecordBatch;
+
+use super::Table;
+use crate::Result;
+use crate::block::{Block, Column, FrozenPart, slot};
+use crate::frozen::build::{build_extents, plan_extents};
+use crate::frozen::{Extent, Form};
+use crate::relation::index::Index;
+use crate::transaction::{Action, KeysLoaded, Transaction};
+
+/// Most blocks of an extent.
+const BLOCKS: usize = 64;
+
+impl Table {
+    /// Begins a load that writes whole extents, born frozen.
+    pub fn bulk_insert<'a>(&'a self, transaction: &'a Transaction) -> Result<BulkInsert<'a>> {
+        // Enters the table, so that a conflict shows before anything is copied.
+        drop(transaction.write(&self.relation, &self.layout)?);
+        let threads = self.relation.resources.threads;
+        let tasks = self.layout.columns.len().max(1);
+        let extents = (2 * threads).div_ceil(tasks).max(2);
+        Ok(BulkInsert {
+            table: self,
+            transaction,
+            pending: Vec::new(),
+            rows: 0,
+            enough: extents * BLOCKS * self.relation.block_rows,
+            loaded: 0,
+        })
+    }
+}
+
+/// A running bulk load. Dropping it without `finish` leaves the rows for the statement's savepoint to undo.
+#[derive(Debug)]
+pub struct BulkInsert<'a> {
+    table: &'a Table,
+    transaction: &'a Transaction,
+    pending: Vec<RecordBatch>,
+    rows: usize,
+    /// Rows from which extents are built.
+    enough: usize,
+    loaded: u64,
+}
+
+impl BulkInsert<'_> {
+    /// Adds rows, in the types that `Table::insert` takes. Buffers until extents can be written in parallel.
+    pub fn append(&mut self, rows: RecordBatch) -> Result<()> {
+        self.loaded += rows.num_rows() as u64;
+        self.rows += rows.num_rows();
+        if rows.num_rows() > 0 {
+            self.pending.push(rows);
+        }
+        if self.rows >= self.enough {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Writes what is left; the remainder that fills no block goes to the hot tail. Returns the number of rows loaded.
+    pub fn finish(mut self) -> Result<u64> {
+        if self.rows >= self.table.relation.block_rows {
+            self.flush()?;
+        }
+        for rows in std::mem::take(&mut self.pending) {
+            self.table.insert(self.transaction, &rows)?;
+        }
+        Ok(self.loaded)
+    }
+
+    /// Builds extents of the rows that fill blocks and appends them to the table.
+    fn flush(&mut self) -> Result<()> {
+        let table = self.table;
+        let relation = &table.relation;
+        let schema = table.schema();
+        let plan = plan_extents(schema, &self.pending, relation.block_rows, BLOCKS)?;
+        let extents = build_extents(
+            &relation.resources.arena,
+            schema,
+            &self.pending,
+            &plan,
+            relation.resources.threads,
+        )?;
+        self.forget(plan.iter().sum());
+        self.append_extents(&extents)
+    }
+
+    /// Drops the first rows of what is pending.
+    fn forget(&mut self, rows: usize) {
+        self.rows -= rows;
+        let mut left = rows;
+        let mut kept = Vec::new();
+        for batch in self.pending.drain(..) {
+            let dropped = left.min(batch.num_rows());
+            left -= dropped;
+            if dropped < batch.num_rows() {
+                kept.push(batch.slice(dropped, batch.num_rows() - dropped));
+            }
+        }
+        self.pending = kept;
+    }
+
+    fn append_extents(&self, extents: &[Arc<Extent>]) -> Result<()> {
+        static RUNS: AtomicU64 = AtomicU64::new(1);
+        let table = self.table;
+        let relation = &table.relation;
+        let rows = relation.block_rows;
+        let places: Vec<(&Arc<Extent>, u64, usize)> = extents
+            .iter()
+            .flat_map(|extent| {
+                let run = RUNS.fetch_add(1, Ordering::Relaxed);
+                (0..extent.rows() / rows).map(move |block| (extent, run, block * rows))
+            })
+            .collect();
+        if places.is_empty() {
+            return Ok(());
+        }
+        let mut writer = self.transaction.write(relation, &table.layout)?;
+        let statement = writer.statement();
+        let pin = table.pin();
+        let state = writer.state();
+        let first = relation.append_blocks(places.len(), &pin, |at, number| {
+            let (extent, run, first_row) = places[at];
+            let mut columns = Vec::new();
+            for (position, info) in table.layout.columns.iter().enumerate() {
+                let at = info.number;
+                columns.resize_with(columns.len().max(at + 1), || None);
+                columns[at] = Some(Column::Frozen(FrozenPart {
+                    extent: Arc::clone(extent),
+                    position,
+                    first_row,
+                }));
+            }
+            Block::frozen(
+                number,
+                table.layout.id,
+                rows,
+                columns,
+                &state.status,
+                statement,
+                (run, first_row),
+            )
+        })?;
+        let count = places.len() as u32;
+        writer.act(Action::Load(Arc::clone(relation), first, count));
+        let mut number = first;
+        for extent in extents {
+            for index in relation.indexes().iter() {
+                self.add_keys(index, extent, number)?;
+            }
+            number += (extent.rows() / rows) as u32;
+        }
+        let loaded = relation
+            .indexes()
+            .iter()
+            .map(|index| KeysLoaded {
+                relation: Arc::clone(relation),
+                index: Arc::clone(index),
+                first,
+                count,
+            })
+            .collect::<Vec<_>>();
+        writer.writes.loaded.extend(loaded);
+        Ok(())
+    }
+
+    /// Adds the keys of an extent whose first block is `number`.
+    fn add_keys(&self, index: &Index, extent: &Extent, number: u32) -> Result<()> {
+        let table = self.table;
+        let rows = table.relation.block_rows;
+        for first_row in (0..extent.rows()).step_by(rows) {
+            let block = number + (first_row / rows) as u32;
+            let columns = index
+                .columns
+                .iter()
+                .map(|wanted| {
+                    let position = table
+                        .layout
+                        .columns
+                        .iter()
+                        .position(|info| info.number == wanted.number);
+                    match position {
+                        Some(position) => {
+                            extent.column(position).slice(first_row, rows, Form::Native)
+                        }
+                        None => wanted.defaults(rows, Form::Native),
+                    }
+                })
+                .collect::<Result<Vec<_>>>()?;
+            for (row, key) in index.encoder.encode(&columns)?.iter().enumerate() {
+                if let Some(key) = key {
+                    index.entries.insert(key, slot(block, row))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,206 @@
+//! Tables: the handles through which rows are written and read.
+
+mod alter;
+mod bulk;
+mod scan;
+mod statistics;
+mod unique;
+mod write;
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
+use arrow::compute::{concat, take};
+use arrow::datatypes::{Schema, SchemaRef};
+
+use crate::block::cells::Rows;
+use crate::block::place;
+use crate::collect::Collector;
+use crate::reclaim::Pin;
+use crate::relation::{ColumnInfo, Relation};
+use crate::{Error, Result, Snapshot};
+
+pub use crate::frozen::Form;
+pub use crate::relation::layout::Layout;
+pub use crate::slot::Slot;
+pub use bulk::BulkInsert;
+pub use scan::Scan;
+pub use statistics::{ColumnStatistics, TableStatistics};
+
+/// A handle to a table under one layout version. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Table {
+    relation: Arc<Relation>,
+    layout: Arc<Layout>,
+    /// Keeps the undo records that the relation's chains lead to.
+    collector: Arc<Collector>,
+}
+
+impl Table {
+    pub(crate) fn new(
+        collector: &Arc<Collector>,
+        relation: Arc<Relation>,
+        layout: Arc<Layout>,
+    ) -> Self {
+        Self {
+            relation,
+            layout,
+            collector: Arc::clone(collector),
+        }
+    }
+
+    fn with_layout(&self, layout: Arc<Layout>) -> Self {
+        Self {
+            layout,
+            ..self.clone()
+        }
+    }
+
+    fn pin(&self) -> Pin<'_> {
+        self.collector.resources().reclaimer.pin()
+    }
+
+    /// The stored schema under this handle's layout.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.layout.schema
+    }
+
+    /// A number that no other table of the process has; layouts of one table share it.
+    pub fn id(&self) -> u64 {
+        self.relation.id
+    }
+
+    /// Rows of a block that is loaded in bulk: what a load leaves beyond a multiple of it goes to the hot tail.
+    pub fn block_rows(&self) -> usize {
+        self.relation.block_rows
+    }
+
+    /// Reads rows by slot, in the order given; all must be visible.
+    pub fn read(
+        &self,
+        snapshot: &Snapshot,
+        slots: &[Slot],
+        projection: &[usize],
+        form: Form,
+    ) -> Result<RecordBatch> {
+        let columns = self.columns(projection)?;
+        let schema = form.schema(&Arc::new(self.schema().project(projection)?));
+        let mut order: Vec<usize> = (0..slots.len()).collect();
+        let sorted = slots.is_sorted();
+        if !sorted {
+            order.sort_unstable_by_key(|&at| slots[at]);
+        }
+        let pin = self.pin();
+        let view = snapshot.view();
+        let mut pieces: Vec<Vec<ArrayRef>> = vec![Vec::new(); columns.len()];
+        let mut at = 0;
+        while at < order.len() {
+            let (number, offsets) = same_block(slots, &order[at..])?;
+            at += offsets.len();
+            let block = self
+                .relation
+                .block(number, &pin)
+                .filter(|block| block.is_born(&view, &pin))
+                .ok_or_else(|| self.not_there())?;
+            if offsets.iter().any(|&row| row as usize >= block.rows()) {
+                return Err(self.not_there());
+            }
+            let rows = Rows::At(&offsets);
+            let seen = self
+                .relation
+                .read_block(block, &columns, &rows, &view, form, &pin)?;
+            if seen.offsets.len() != offsets.len() {
+                return Err(self.not_there());
+            }
+            for (pieces, column) in pieces.iter_mut().zip(seen.columns) {
+                pieces.push(column);
+            }
+        }
+        let mut arrays = pieces
+            .iter()
+            .zip(schema.fields())
+            .map(|(pieces, field)| join(pieces, field.data_type()))
+            .collect::<Result<Vec<_>>>()?;
+        if !sorted {
+            let mut places = vec![0_u64; order.len()];
+            for (place, &at) in order.iter().enumerate() {
+                places[at] = place as u64;
+            }
+            let places = UInt64Array::from(places);
+            for array in &mut arrays {
+                *array = take(array, &places, None)?;
+            }
+        }
+        batch(schema, arrays, slots.len())
+    }
+
+    fn not_there(&self) -> Error {
+        Error::Internal(format!(
+            "a row of table \"{}\" is not there",
+            self.relation.name
+        ))
+    }
+
+    fn columns(&self, projection: &[usize]) -> Result<Vec<Arc<ColumnInfo>>> {
+        projection
+            .iter()
+            .map(|&position| {
+                self.layout.columns.get(position).cloned().ok_or_else(|| {
+                    Error::Internal(format!(
+                        "table \"{}\" has no column {position}",
+                        self.relation.name
+                    ))
+                })
+            })
+            .collect()
+    }
+}
+
+/// The block of the first slot in `order`, and the offsets of all slots from there on that are in it.
+fn same_block(slots: &[Slot], order: &[usize]) -> Result<(u32, Vec<u32>)> {
+    let mut block = None;
+    let mut offsets = Vec::new();
+    for &at in order {
+        let (number, row) = place(slots[at])
+            .ok_or_else(|| Error::Internal(format!("{} is no slot", slots[at].0)))?;
+        if *block.get_or_insert(number) != number {
+            break;
+        }
+        offsets.push(row as u32);
+    }
+    Ok((block.unwrap_or_default(), offsets))
+}
+
+/// Pieces of a column as one.
+fn join(pieces: &[ArrayRef], data_type: &arrow::datatypes::DataType) -> Result<ArrayRef> {
+    match pieces {
+        [] => Ok(arrow::array::new_empty_array(data_type)),
+        [piece] => Ok(Arc::clone(piece)),
+        pieces => {
+            let pieces: Vec<_> = pieces.iter().map(AsRef::as_ref).collect();
+            Ok(concat(&pieces)?)
+        }
+    }
+}
+
+/// A batch that may have no columns.
+fn batch(schema: SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
+    // A stored field may be declared not null while storage does not enforce it.
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    match RecordBatch::try_new_with_options(Arc::clone(&schema), columns.clone(), &options) {
+        Ok(batch) => Ok(batch),
+        Err(_) => {
+            let fields: Vec<_> = schema
+                .fields()
+                .iter()
+                .map(|field| field.as_ref().clone().with_nullable(true))
+                .collect();
+            let schema = Schema::new_with_metadata(fields, schema.metadata().clone());
+            Ok(RecordBatch::try_new_with_options(
+                Arc::new(schema),
+                columns,
+                &options,
+            )?)
+        }
+    }
+}

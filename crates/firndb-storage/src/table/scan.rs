@@ -1,0 +1,352 @@
+//! Scans: what a snapshot sees, in morsels, in the table's order.
+//!
+//! Neighbouring blocks of one extent make one morsel. Each read looks at the blocks again: as long as the asked columns are frozen and no
+//! row was deleted, it slices the extent; else it copies and patches (see [`crate::protocol`]).
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, RecordBatch, UInt32Array, UInt64Array, new_null_array};
+use arrow::compute::{concat, take};
+use arrow::datatypes::{DataType, Field, Schema};
+
+use super::{Table, batch, join};
+use crate::block::cells::Rows;
+use crate::block::{Block, Column, FrozenPart, slot};
+use crate::frozen::Form;
+use crate::protocol::{Standard, settle};
+use crate::reclaim::Pin;
+use crate::relation::ColumnInfo;
+use crate::{Result, Snapshot};
+
+/// Most rows of a morsel.
+const ROWS: usize = 32_768;
+
+/// The name of the column of slots.
+const SLOT: &str = "__slot";
+
+#[derive(Debug, Clone, Copy)]
+struct Morsel {
+    first: u32,
+    blocks: u32,
+    rows: usize,
+}
+
+/// A scan of one snapshot, cut into morsels in the table's order. `Send + Sync`; morsels may be read from many threads.
+#[derive(Debug)]
+pub struct Scan {
+    table: Table,
+    snapshot: Snapshot,
+    morsels: Vec<Morsel>,
+}
+
+impl Table {
+    /// A scan of what `snapshot` sees.
+    pub fn scan(&self, snapshot: &Snapshot) -> Result<Scan> {
+        let view = snapshot.view();
+        let mut morsels: Vec<Morsel> = Vec::new();
+        // The extent that the last morsel can go on with, and the row after it.
+        let mut open: Option<(u64, usize)> = None;
+        let pin = self.pin();
+        for number in 0..self.relation.block_count() {
+            let block = self
+                .relation
+                .block(number, &pin)
+                .filter(|block| block.rows() > 0 && block.is_born(&view, &pin));
+            let Some(block) = block else {
+                open = None;
+                continue;
+            };
+            let rows = block.rows();
+            let next = block.run().map(|(run, row)| (run, row + rows));
+            match morsels.last_mut() {
+                Some(last) if open.is_some() && open == block.run() && last.rows + rows <= ROWS => {
+                    last.blocks += 1;
+                    last.rows += rows;
+                }
+                _ => morsels.push(Morsel {
+                    first: number,
+                    blocks: 1,
+                    rows,
+                }),
+            }
+            open = next;
+        }
+        drop(pin);
+        Ok(Scan {
+            table: self.clone(),
+            snapshot: snapshot.clone(),
+            morsels,
+        })
+    }
+}
+
+/// A bound to ask for.
+#[derive(Clone, Copy)]
+enum Bound {
+    Minimum,
+    Maximum,
+}
+
+impl Scan {
+    /// Number of morsels; each holds at most 32,768 rows, several frozen blocks of one extent together.
+    pub fn morsels(&self) -> usize {
+        self.morsels.len()
+    }
+
+    /// Upper bound of the rows of a morsel.
+    pub fn rows(&self, morsel: usize) -> usize {
+        self.morsels[morsel].rows
+    }
+
+    /// Least value of a column (position in the layout, `Form::Compute` type) for each morsel, null where unknown or all null;
+    /// sound for every row that the snapshot sees. Strings may be cut short (still a bound).
+    pub fn minimums(&self, column: usize) -> Option<ArrayRef> {
+        self.bounds(column, Bound::Minimum)
+    }
+
+    /// Greatest value, as `minimums`.
+    pub fn maximums(&self, column: usize) -> Option<ArrayRef> {
+        self.bounds(column, Bound::Maximum)
+    }
+
+    /// Null counts (UInt64), null where unknown.
+    pub fn null_counts(&self, column: usize) -> Option<ArrayRef> {
+        let info = self.table.layout.columns.get(column)?;
+        let pin = self.table.pin();
+        let counts: Vec<Option<u64>> = self
+            .morsels
+            .iter()
+            .map(|morsel| match self.column_of(morsel, info, &pin)? {
+                Part::Frozen(part, rows) => {
+                    Some(part.column().null_count(part.first_row, rows) as u64)
+                }
+                Part::Default(rows) => {
+                    let null = info.default.as_ref().is_none_or(|value| value.is_null(0));
+                    Some(if null { rows as u64 } else { 0 })
+                }
+            })
+            .collect();
+        Some(Arc::new(UInt64Array::from(counts)))
+    }
+
+    fn bounds(&self, column: usize, bound: Bound) -> Option<ArrayRef> {
+        let info = self.table.layout.columns.get(column)?;
+        let data_type = Form::Compute.data_type(&info.stored);
+        if data_type.is_nested() {
+            return None;
+        }
+        let unknown = new_null_array(&data_type, 1);
+        let pin = self.table.pin();
+        // Morsels of one extent are asked about together; then the answers are brought into order.
+        let mut known: Vec<ArrayRef> = vec![unknown];
+        let mut next = 1;
+        let mut places = vec![0_u32; self.morsels.len()];
+        let mut at = 0;
+        while at < self.morsels.len() {
+            match self.column_of(&self.morsels[at], info, &pin) {
+                None => at += 1,
+                Some(Part::Default(_)) => {
+                    known.push(info.defaults(1, Form::Compute).ok()?);
+                    places[at] = next;
+                    next += 1;
+                    at += 1;
+                }
+                Some(Part::Frozen(part, _)) => {
+                    let mut ranges = Vec::new();
+                    let first = at;
+                    while at < self.morsels.len()
+                        && let Some(Part::Frozen(other, rows)) =
+                            self.column_of(&self.morsels[at], info, &pin)
+                        && Arc::ptr_eq(&other.extent, &part.extent)
+                    {
+                        ranges.push(other.first_row..other.first_row + rows);
+                        at += 1;
+                    }
+                    let zones = part.column().zones(&ranges).ok()?;
+                    let bounds = match bound {
+                        Bound::Minimum => zones.min,
+                        Bound::Maximum => zones.max,
+                    };
+                    if let Some(bounds) = bounds {
+                        known.push(bounds);
+                        for place in &mut places[first..at] {
+                            *place = next;
+                            next += 1;
+                        }
+                    }
+                }
+            }
+        }
+        let known: Vec<&dyn Array> = known.iter().map(AsRef::as_ref).collect();
+        take(&concat(&known).ok()?, &UInt32Array::from(places), None).ok()
+    }
+
+    /// A column of a morsel, if it is all frozen or all default. Deletions only make bounds wider than needed.
+    fn column_of<'g>(
+        &self,
+        morsel: &Morsel,
+        info: &ColumnInfo,
+        pin: &'g Pin<'_>,
+    ) -> Option<Part<'g>> {
+        let mut found: Option<Part<'g>> = None;
+        for number in morsel.first..morsel.first + morsel.blocks {
+            let block = self.relation_block(number, pin)?;
+            let next = match block.column(info.number, pin) {
+                Some(Column::Frozen(part)) => Part::Frozen(part, block.capacity),
+                Some(Column::Hot(_)) => return None,
+                None => Part::Default(block.capacity),
+            };
+            found = Some(match found {
+                None => next,
+                Some(found) => found.joined(next)?,
+            });
+        }
+        found
+    }
+
+    fn relation_block<'g>(&self, number: u32, pin: &'g Pin<'_>) -> Option<&'g Block> {
+        // The directory is reached through our own table, which outlives the pin's borrow in every caller.
+        self.table.relation.block(number, pin)
+    }
+
+    /// Reads the visible rows of a morsel, in order; maybe none. With `slots`, a last column `__slot` (UInt64, not null).
+    /// The second value says whether frozen memory was shared (`true`) or rows were copied.
+    pub fn read(
+        &self,
+        morsel: usize,
+        projection: &[usize],
+        form: Form,
+        slots: bool,
+    ) -> Result<(RecordBatch, bool)> {
+        let morsel = &self.morsels[morsel];
+        let infos = self.table.columns(projection)?;
+        let mut schema = self.table.schema().project(projection)?;
+        if slots {
+            let mut fields: Vec<_> = schema.fields().iter().cloned().collect();
+            fields.push(Arc::new(Field::new(SLOT, DataType::UInt64, false)));
+            schema = Schema::new_with_metadata(fields, schema.metadata().clone());
+        }
+        let schema = form.schema(&Arc::new(schema));
+        let pin = self.table.pin();
+        if let Some(mut columns) = self.share(morsel, &infos, form, &pin)? {
+            if slots {
+                columns.push(all_slots(morsel));
+            }
+            return Ok((batch(schema, columns, morsel.rows)?, true));
+        }
+        let (columns, rows) = self.copy(morsel, &infos, form, slots, &pin)?;
+        let columns = columns
+            .iter()
+            .zip(schema.fields())
+            .map(|(pieces, field)| join(pieces, field.data_type()))
+            .collect::<Result<Vec<_>>>()?;
+        Ok((batch(schema, columns, rows)?, false))
+    }
+
+    /// Slices of the extent, if that is what the snapshot sees.
+    fn share(
+        &self,
+        morsel: &Morsel,
+        infos: &[Arc<ColumnInfo>],
+        form: Form,
+        pin: &Pin<'_>,
+    ) -> Result<Option<Vec<ArrayRef>>> {
+        let blocks = || {
+            (morsel.first..morsel.first + morsel.blocks)
+                .map(|number| self.relation_block(number, pin))
+        };
+        if blocks().any(|block| block.is_none_or(|block| block.run().is_none())) {
+            return Ok(None);
+        }
+        let parts: Option<Vec<Part<'_>>> = infos
+            .iter()
+            .map(|info| self.column_of(morsel, info, pin))
+            .collect();
+        let Some(parts) = parts else { return Ok(None) };
+        // Columns were looked at before; now that we settle, a deletion that the snapshot sees is counted.
+        let _settled = settle::<Standard>();
+        if blocks().flatten().any(|block| block.gone() > 0) {
+            return Ok(None);
+        }
+        let arrays = parts
+            .iter()
+            .zip(infos)
+            .map(|(part, info)| match part {
+                Part::Frozen(part, rows) => part.array(*rows, form),
+                Part::Default(rows) => info.defaults(*rows, form),
+            })
+            .collect::<Result<_>>()?;
+        Ok(Some(arrays))
+    }
+
+    /// The pieces of each column, a block at a time, and the number of rows.
+    fn copy(
+        &self,
+        morsel: &Morsel,
+        infos: &[Arc<ColumnInfo>],
+        form: Form,
+        slots: bool,
+        pin: &Pin<'_>,
+    ) -> Result<(Vec<Vec<ArrayRef>>, usize)> {
+        let view = self.snapshot.view();
+        let mut pieces: Vec<Vec<ArrayRef>> = vec![Vec::new(); infos.len() + usize::from(slots)];
+        let mut total = 0;
+        let mut left = morsel.rows;
+        for number in morsel.first..morsel.first + morsel.blocks {
+            let Some(block) = self.relation_block(number, pin) else {
+                // Removed: nobody sees its rows.
+                continue;
+            };
+            // Rows that were added since the scan was made are not visible.
+            let rows = block.rows().min(left);
+            left -= rows;
+            let rows = Rows::First(rows);
+            let seen = self
+                .table
+                .relation
+                .read_block(block, infos, &rows, &view, form, pin)?;
+            total += seen.offsets.len();
+            for (pieces, column) in pieces.iter_mut().zip(seen.columns) {
+                pieces.push(column);
+            }
+            if slots && let Some(last) = pieces.last_mut() {
+                let offsets = seen.offsets.iter();
+                let slots: UInt64Array = offsets
+                    .map(|&row| Some(slot(number, row as usize).0))
+                    .collect();
+                last.push(Arc::new(slots));
+            }
+        }
+        Ok((pieces, total))
+    }
+}
+
+/// A column of a morsel that needs no patching.
+enum Part<'g> {
+    Frozen(&'g FrozenPart, usize),
+    Default(usize),
+}
+
+impl<'g> Part<'g> {
+    /// This part followed by the next block's.
+    fn joined(self, next: Part<'g>) -> Option<Part<'g>> {
+        match (self, next) {
+            (Part::Frozen(part, rows), Part::Frozen(next, more))
+                if Arc::ptr_eq(&part.extent, &next.extent)
+                    && part.position == next.position
+                    && part.first_row + rows == next.first_row =>
+            {
+                Some(Part::Frozen(part, rows + more))
+            }
+            (Part::Default(rows), Part::Default(more)) => Some(Part::Default(rows + more)),
+            _ => None,
+        }
+    }
+}
+
+fn all_slots(morsel: &Morsel) -> ArrayRef {
+    let rows = morsel.rows / morsel.blocks as usize;
+    let slots = (morsel.first..morsel.first + morsel.blocks)
+        .flat_map(|number| (0..rows).map(move |row| slot(number, row).0));
+    Arc::new(UInt64Array::from_iter_values(slots))
+}

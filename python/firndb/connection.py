@@ -1,0 +1,292 @@
+"""Connections."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, cast
+
+from firndb import _firndb
+from firndb._firndb import NativeDatabase
+from firndb.exceptions import NotSupportedError, ProgrammingError
+from firndb.frames import as_stream
+from firndb.relation import Relation, describe
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+    from firndb.frames import Frame, Parameters
+    from firndb.relation import Description
+
+#: Isolation levels as SQL names them. PostgreSQL's REPEATABLE READ is snapshot isolation.
+ISOLATION = {
+    "snapshot": "REPEATABLE READ",
+    "repeatable read": "REPEATABLE READ",
+    "serializable": "SERIALIZABLE",
+    "read committed": "READ COMMITTED",
+}
+
+
+def connect(
+    path: str | os.PathLike[str] = ":memory:",
+    *,
+    read_only: bool = False,
+    config: Mapping[str, Any] | None = None,
+) -> Connection:
+    """Opens a database and returns a connection to it.
+
+    `path`
+        ``":memory:"``: a new database in memory, that goes with its last connection. Databases in files come with a later
+        version.
+    `read_only`
+        Opens a file without writing to it.
+    `config`
+        Settings (``SET name = value``), for instance ``{"threads": 4, "memory_limit": "4GB"}``. ``progress_bar`` (bool) says
+        whether long statements show their progress in a terminal or notebook.
+    """
+    name = os.fspath(path)
+    if name != ":memory:":
+        raise NotSupportedError(
+            f'cannot open "{name}": databases in files are not supported yet',
+            sqlstate="0A000",
+            hint='Use ":memory:".',
+        )
+    if read_only:
+        raise NotSupportedError("a database in memory cannot be read-only", sqlstate="0A000")
+    settings = dict(config or {})
+    shown = settings.pop("progress_bar", True)
+    limits = {
+        setting: settings.pop(setting)
+        for setting, kind in (("memory_limit", int), ("threads", int), ("temp_directory", (str, os.PathLike)))
+        if isinstance(settings.get(setting), kind) and settings[setting] is not True
+    }
+    if any(isinstance(limit, int) and limit <= 0 for limit in limits.values()):
+        raise ProgrammingError("memory_limit and threads must be positive", sqlstate="22023")
+    connection = Connection(NativeDatabase(**limits))
+    connection.progress_bar = bool(shown)
+    for setting, value in settings.items():
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.]*", setting):
+            raise ProgrammingError(f'"{setting}" is no name of a setting', sqlstate="22023")
+        connection.run(f"SET {setting} = {_literal(value)}")
+    return connection
+
+
+def _literal(value: object) -> str:
+    """A setting's value as SQL writes it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return repr(value)
+    return "'" + str(value).replace("'", "''") + "'"
+
+
+def _quoted(name: str) -> str:
+    """A possibly qualified name with its parts quoted: ``main.my_table`` → ``"main"."my_table"``."""
+    parts = re.findall(r'"(?:[^"]|"")*"|[^."]+', name)
+    if not parts or ".".join(parts) != name:
+        raise ProgrammingError(f"{name!r} is no name of a table", sqlstate="42602")
+    return ".".join(part if part.startswith('"') else f'"{part}"' for part in parts)
+
+
+class Connection(_firndb.Connection):
+    """A connection to a database: an independent session, and by PEP 249 its own cursor.
+
+    Statements commit by themselves unless they stand between :meth:`begin` and :meth:`commit` (or in :meth:`transaction`).
+    A connection may be used from several threads, which then wait for each other and share one result; threads that work
+    independently take a :meth:`cursor` each. After ``fork`` a connection refuses to work in the child.
+    """
+
+    __slots__ = ()
+
+    #: Rows that `fetchmany` returns without a size.
+    arraysize = 1
+
+    # Statements: execute and executemany are the native class's.
+
+    def sql(self, query: str, parameters: Parameters = None) -> Relation:
+        """A relation over a query, run when its rows are wanted.
+
+        Unknown names and wrong types are errors here already. What is no query (INSERT, CREATE …) runs at once; the
+        result is then the rows that it returns, and None if it returns none.
+        """
+        rows = self.relation(query, parameters)
+        # Declared as a relation, as whoever uses the result gave a statement with rows.
+        return cast("Relation", None if rows is None else Relation(rows))
+
+    def table(self, name: str) -> Relation:
+        """A whole table, view or data frame of the caller as a relation."""
+        rows = self.relation(f"SELECT * FROM {_quoted(name)}")
+        assert rows is not None
+        return Relation(rows)
+
+    def cursor(self) -> Connection:
+        """One more session of the same database, independent of this one."""
+        return Connection(self)
+
+    # Rows of the last statement.
+
+    @property
+    def description(self) -> list[Description] | None:
+        """Name, type and five more items (PEP 249) of the columns of the last result; None without one."""
+        columns = self.columns()
+        return None if columns is None else describe(columns)
+
+    def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
+        """The next `size` rows of the last result."""
+        return self.fetch_rows(self.arraysize if size is None else size)
+
+    def df(self, *, dtypes: str = "arrow", decimals: str = "float") -> pd.DataFrame:
+        """What is left of the last result as a pandas frame; see :meth:`Relation.df`."""
+        return self._result().df(dtypes=dtypes, decimals=decimals)
+
+    def pl(self) -> pl.DataFrame:
+        """What is left of the last result as a Polars frame."""
+        return self._result().pl()
+
+    def arrow(self, *, native: bool = False) -> pa.Table:
+        """What is left of the last result as a ``pyarrow.Table``; see :meth:`Relation.arrow`."""
+        return self._result().arrow(native=native)
+
+    to_arrow_table = arrow
+
+    def fetchnumpy(self, *, decimals: str = "float") -> dict[str, npt.NDArray[Any] | np.ma.MaskedArray[Any, Any]]:
+        """What is left of the last result as NumPy arrays by column; see :meth:`Relation.fetchnumpy`."""
+        return self._result().fetchnumpy(decimals=decimals)
+
+    def fetch_record_batch(self, *, native: bool = False) -> pa.RecordBatchReader:
+        """What is left of the last result as a stream of record batches."""
+        return self._result().fetch_record_batch(native=native)
+
+    def _result(self) -> Relation:
+        return Relation(self.take_result())
+
+    def setinputsizes(self, sizes: object) -> None:
+        """Does nothing (PEP 249)."""
+
+    def setoutputsize(self, size: int, column: int | None = None) -> None:
+        """Does nothing (PEP 249)."""
+
+    # Data in.
+
+    def append(self, table: str, frame: Frame, *, by_name: bool = False, create: bool = False) -> int:
+        """Appends the rows of a frame to a table and returns their number; all or none.
+
+        `frame`
+            A pandas or Polars frame, Arrow data (anything with ``__arrow_c_stream__``), a relation, a dict of NumPy arrays or
+            lists, or a list of dicts.
+        `by_name`
+            Matches columns by their names instead of their order; columns that are not named get their defaults.
+        `create`
+            Makes the table, with the frame's columns, if there is none of that name.
+        """
+        rows = self._stream(frame)
+        if not create:
+            return self.append_stream(table, rows, by_name)
+        rows = _firndb.hold(rows)
+        if self.in_transaction:
+            return self._create_and_append(table, rows, by_name)
+        with self.transaction():
+            return self._create_and_append(table, rows, by_name)
+
+    def _create_and_append(self, table: str, rows: _firndb.ColumnTable, by_name: bool) -> int:
+        frame = "__firndb_frame"
+        self.run_over(f"CREATE TABLE IF NOT EXISTS {_quoted(table)} AS SELECT * FROM {frame} LIMIT 0", frame, rows)
+        return self.append_stream(table, rows, by_name)
+
+    def register(self, name: str, frame: Frame) -> Connection:
+        """Makes a frame a view of this connection, scanned where it lies, replacing one of that name."""
+        self.register_stream(name, self._stream(frame))
+        return self
+
+    def unregister(self, name: str) -> Connection:
+        """Takes a registered frame away; without one of that name nothing happens."""
+        self.unregister_name(name)
+        return self
+
+    @staticmethod
+    def _stream(frame: Frame) -> _firndb.ArrowStream:
+        stream = as_stream(frame)
+        if stream is None:
+            raise ProgrammingError(
+                f"a {type(frame).__name__} is no table",
+                sqlstate="22023",
+                hint="Pass a pandas or Polars frame, Arrow data, a dict of arrays or a list of dicts.",
+            )
+        return stream
+
+    # Transactions.
+
+    def begin(self, isolation: str | None = None) -> Connection:
+        """Begins a transaction: "snapshot" (the default) or "serializable"."""
+        if isolation is None:
+            self.run("BEGIN")
+        elif isolation.lower() in ISOLATION:
+            self.run(f"BEGIN ISOLATION LEVEL {ISOLATION[isolation.lower()]}")
+        else:
+            raise ProgrammingError(f'unknown isolation level "{isolation}"', sqlstate="22023")
+        return self
+
+    def commit(self) -> Connection:
+        """Commits the open transaction; without one there is nothing to do."""
+        if self.in_transaction:
+            self.run("COMMIT")
+        return self
+
+    def rollback(self) -> Connection:
+        """Rolls the open transaction back; without one there is nothing to do."""
+        if self.in_transaction:
+            self.run("ROLLBACK")
+        return self
+
+    @contextmanager
+    def transaction(self, isolation: str | None = None) -> Iterator[Connection]:
+        """A transaction as a context: commits at its end, rolls back on an exception.
+
+        A conflict with another transaction (``sqlstate`` "40001") is raised; trying again is the caller's.
+        """
+        self.begin(isolation)
+        try:
+            yield self
+        except BaseException:
+            if not self.closed and self.in_transaction:
+                self.run("ROLLBACK")
+            raise
+        if not self.closed and self.in_transaction:
+            try:
+                self.run("COMMIT")
+            except BaseException:
+                if not self.closed and self.in_transaction:
+                    self.run("ROLLBACK")
+                raise
+
+    # The connection as a context closes itself.
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<firndb.Connection{' (closed)' if self.closed else ''}>"
+
+    # PEP 249's optional extension: the exceptions as attributes of the connection.
+
+    from firndb.exceptions import (
+        DatabaseError,
+        DataError,
+        Error,
+        IntegrityError,
+        InterfaceError,
+        InternalError,
+        NotSupportedError,
+        OperationalError,
+        ProgrammingError,
+        Warning,
+    )

@@ -1,0 +1,148 @@
+"""Data frames of the caller: found by name, registered."""
+
+from __future__ import annotations
+
+import firndb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+
+everywhere = pa.table({"i": [10, 20]})
+
+
+def test_frames_are_found_by_the_names_of_variables(con: firndb.Connection) -> None:
+    arrow = pa.table({"i": [1, 2]})
+    pandas = pd.DataFrame({"i": [3]})
+    polars = pl.DataFrame({"i": [4]})
+    lazy = polars.lazy()
+    batch = pa.record_batch({"i": [5]})
+    arrays = {"i": np.array([6, 7])}
+    dataset = ds.dataset(arrow)
+    for name, rows in [("arrow", 2), ("pandas", 1), ("polars", 1), ("lazy", 1), ("batch", 1), ("arrays", 2), ("dataset", 2)]:
+        assert con.execute(f"SELECT count(*) FROM {name}").fetchone() == (rows,), name
+    assert [len(arrow), len(pandas), lazy.collect().height, batch.num_rows, len(arrays), dataset.count_rows()]
+
+
+def test_globals_are_found_after_locals(con: firndb.Connection) -> None:
+    assert con.execute("SELECT sum(i) FROM everywhere").fetchone() == (30,)
+
+    def inner() -> object:
+        everywhere = pa.table({"i": [1]})
+        assert everywhere.num_rows
+        return con.execute("SELECT sum(i) FROM everywhere").fetchone()
+
+    assert inner() == (1,)
+
+
+def test_relations_find_the_frames_of_where_they_were_made(con: firndb.Connection) -> None:
+    def make() -> firndb.Relation:
+        local = pa.table({"i": [1, 2, 3]})
+        assert local.num_rows
+        return con.sql("SELECT sum(i) FROM local")
+
+    assert make().fetchall() == [(6,)]
+
+
+def test_tables_come_before_frames(con: firndb.Connection) -> None:
+    con.execute("CREATE TABLE both_have AS SELECT 1 AS i")
+    both_have = pa.table({"i": [2]})
+    assert both_have.num_rows
+    assert con.execute("SELECT i FROM both_have").fetchone() == (1,)
+
+
+def test_variables_that_are_no_frames_are_no_tables(con: firndb.Connection) -> None:
+    number, text, plain, kind = 1, "text", {"a": [1]}, pl.DataFrame
+    assert number and text and plain and kind
+    for name in ("number", "text", "plain", "kind", "pa", "con"):
+        with pytest.raises(firndb.ProgrammingError) as raised:
+            con.execute(f"SELECT * FROM {name}")
+        assert raised.value.sqlstate == "42P01"
+
+
+def test_frames_join_tables(con: firndb.Connection) -> None:
+    con.execute("CREATE TABLE orders (id INTEGER, name VARCHAR)")
+    con.execute("INSERT INTO orders VALUES (1, 'a'), (2, 'b')")
+    prices = pd.DataFrame({"name": ["a", "b"], "price": [0.5, 1.5]})
+    assert len(prices) == 2
+    rows = con.sql("SELECT id, price FROM orders JOIN prices USING (name) ORDER BY id").fetchall()
+    assert rows == [(1, 0.5), (2, 1.5)]
+
+
+def test_names_of_variables_keep_their_case(con: firndb.Connection) -> None:
+    MyFrame = pa.table({"i": [1]})
+    assert MyFrame.num_rows
+    assert con.execute("SELECT i FROM MyFrame").fetchone() == (1,)
+    assert con.execute('SELECT i FROM "MyFrame"').fetchone() == (1,)
+    assert con.table("MyFrame").fetchall() == [(1,)]
+
+
+def test_relations_can_be_named_in_queries(con: firndb.Connection) -> None:
+    con.execute("CREATE TABLE t AS SELECT range AS i FROM range(100) AS r(range)")
+    relation = con.sql("SELECT i FROM t WHERE i < 10")
+    doubled = con.sql("SELECT i * 2 AS j FROM relation")
+    assert con.execute("SELECT sum(j) FROM doubled").fetchone() == (90,)
+    assert relation.shape == doubled.shape == (10, 1)
+
+
+def test_relations_see_their_transaction_when_named(con: firndb.Connection) -> None:
+    con.execute("CREATE TABLE t (i INTEGER)")
+    with con.transaction():
+        con.execute("INSERT INTO t VALUES (1), (2)")
+        inner = con.sql("SELECT i FROM t")
+        assert con.execute("SELECT sum(i) FROM inner").fetchone() == (3,)
+        assert len(inner) == 2
+
+
+def test_registered_frames_are_views_until_unregistered(con: firndb.Connection) -> None:
+    con.register("seen", pa.table({"i": [1, 2]}))
+    assert con.execute("SELECT sum(i) FROM seen").fetchone() == (3,)
+    con.register("seen", {"i": np.array([5])})
+    assert con.table("seen").fetchall() == [(5,)]
+    con.unregister("seen")
+    with pytest.raises(firndb.ProgrammingError):
+        con.execute("SELECT * FROM seen")
+    con.unregister("seen")
+    with pytest.raises(firndb.ProgrammingError):
+        con.register("seen", 5)
+
+
+def test_registered_frames_belong_to_their_session(con: firndb.Connection) -> None:
+    con.register("mine", pa.table({"i": [1]}))
+    with pytest.raises(firndb.ProgrammingError):
+        con.cursor().execute("SELECT * FROM mine")
+
+
+def test_frames_are_scanned_where_they_lie(con: firndb.Connection) -> None:
+    table = pa.table({"i": np.arange(100_000), "s": ["text"] * 100_000})
+    con.register("frame", table)
+    out = con.table("frame").arrow()
+    inside = range(table["i"].chunk(0).buffers()[1].address, table["i"].chunk(0).buffers()[1].address + 800_000)
+    assert out["i"].chunk(0).buffers()[1].address in inside
+
+
+def test_frames_with_nested_and_dictionary_columns(con: firndb.Connection) -> None:
+    frame = pa.table(
+        {
+            "d": pa.array(["x", "y", None]).dictionary_encode(),
+            "l": [[1], None, []],
+            "m": pa.array([[("k", 1)], [], None], pa.map_(pa.string(), pa.int64())),
+            "large": pa.array(["a", "b", None], pa.large_string()),
+            "view": pa.array(["a", "b", None], pa.string_view()),
+        }
+    )
+    assert frame.num_rows == 3
+    assert con.execute("SELECT * FROM frame").fetchall() == [
+        ("x", [1], {"k": 1}, "a", "a"),
+        ("y", None, {}, "b", "b"),
+        (None, [], None, None, None),
+    ]
+
+
+def test_a_frame_without_arrow_types_is_an_error(con: firndb.Connection) -> None:
+    frame = pd.DataFrame({"mixed": [1, "x", object()]})
+    assert len(frame) == 3
+    with pytest.raises(firndb.ProgrammingError):
+        con.execute("SELECT * FROM frame")

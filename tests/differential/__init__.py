@@ -1,0 +1,1 @@
+"""Random schemas, data and statements, run on FirnDB and on its peers."""

@@ -115,7 +115,7 @@ class Generator:
     def value(self, scope: dict[str, Table]) -> str:
         """An expression of any type."""
         r = self.random
-        choices = [self.number(scope), self.number(scope), self.column(scope, "VARCHAR")]
+        choices = [self.number(scope), self.number(scope), self.column(scope, "VARCHAR"), self.subquery(scope)]
         if not self.portable:
             decimal = self.column(scope, "DECIMAL(9,2)")
             choices += [self.column(scope, *TYPES)]
@@ -151,15 +151,40 @@ class Generator:
                 name = r.choice([c.name for c in inner.of_type(self.key)])
                 number = self.column(scope, self.key)
                 condition = f"s.k {r.choice(['<', '>', '='])} {r.randint(-5, 5)}"
+                if r.random() < 0.3:
+                    condition = self.correlation(scope)
                 return f"{number} {r.choice(['', 'NOT '])}IN (SELECT s.{name} FROM {inner.name} s WHERE {condition})"
             case 5:
                 inner = r.choice(self.tables)
-                return f"{r.choice(['', 'NOT '])}EXISTS (SELECT 1 FROM {inner.name} s WHERE s.k = {self.column(scope, self.key)})"
+                tail = r.choice(["", "", " GROUP BY s.k HAVING count(*) > 1", " LIMIT 1 OFFSET 1"])
+                return f"{r.choice(['', 'NOT '])}EXISTS (SELECT 1 FROM {inner.name} s WHERE {self.correlation(scope)}{tail})"
             case 6:
-                inner = r.choice(self.tables)
-                return f"{self.column(scope, self.key)} >= (SELECT {r.choice(['min', 'max', 'count'])}(s.k) FROM {inner.name} s)"
+                return f"{self.column(scope, self.key)} >= {self.subquery(scope)}"
             case _:
                 return f"{column} {r.choice(['=', '<>', '<', '<=', '>', '>='])} {self.literal(type_)}"
+
+    def correlation(self, scope: dict[str, Table]) -> str:
+        """A condition of a subquery's rows `s` on the row outside."""
+        r = self.random
+        condition = f"s.k {r.choice(['=', '=', '<', '<=', '<>', '>'])} {self.column(scope, self.key)}"
+        if r.random() < 0.2:
+            condition += f" {r.choice(['AND', 'OR'])} s.k + {self.column(scope, self.key)} > {r.randint(-5, 5)}"
+        return condition
+
+    def subquery(self, scope: dict[str, Table]) -> str:
+        """A scalar subquery that may depend on the row."""
+        r = self.random
+        inner = r.choice(self.tables).name
+        where = f" WHERE {self.correlation(scope)}" if r.random() < 0.7 else ""
+        match r.randint(0, 3):
+            case 0:
+                return f"(SELECT s.k FROM {inner} s{where} ORDER BY s.k DESC NULLS LAST LIMIT 1)"
+            case 1:
+                return f"(SELECT count(*) FROM (SELECT DISTINCT s.k FROM {inner} s{where}) g)"
+            case 2:
+                return f"(SELECT count(s.k) + {self.column(scope, self.key)} FROM {inner} s{where})"
+            case _:
+                return f"(SELECT {r.choice(['min', 'max', 'count'])}(s.k) FROM {inner} s{where})"
 
     # Queries
 

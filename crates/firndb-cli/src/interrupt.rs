@@ -4,7 +4,8 @@
 //! is opened) and taken by one thread that waits for it. No code runs inside a signal handler, so it may lock and call the engine.
 //!
 //! A session that is interrupted before the engine has begun a statement does not hear it. So the thread repeats the interrupt until
-//! the statement that ran when the signal came is over; the lock keeps it from meeting the next one.
+//! the statement that ran when the signal came is over; the lock keeps it from meeting the next one. That statement may have come to its
+//! end all the same; a script ends before its next statement then.
 
 use std::process::exit;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -22,6 +23,7 @@ const PATIENCE: Duration = Duration::from_millis(50);
 #[derive(Debug, Clone)]
 pub(crate) struct Interrupts {
     shared: Arc<Shared>,
+    interactive: bool,
 }
 
 #[derive(Debug, Default)]
@@ -36,6 +38,8 @@ struct Running {
     session: Option<Arc<Session>>,
     /// Counts statements, so that one is told from the next.
     statement: u64,
+    /// A signal came while a statement ran.
+    interrupted: bool,
 }
 
 impl Interrupts {
@@ -56,12 +60,18 @@ impl Interrupts {
                     }
                 }
             })?;
-        Ok(Interrupts { shared })
+        Ok(Interrupts {
+            shared,
+            interactive,
+        })
     }
 
-    /// Until the guard is dropped, SIGINT cancels the statement that `session` runs.
+    /// Until the guard is dropped, SIGINT cancels the statement that `session` runs. Ends a script that was interrupted before.
     pub(crate) fn cancel(&self, session: &Arc<Session>) -> Cancelling<'_> {
         let mut running = self.shared.lock();
+        if std::mem::take(&mut running.interrupted) && !self.interactive {
+            exit(INTERRUPTED);
+        }
         running.session = Some(Arc::clone(session));
         running.statement += 1;
         Cancelling { interrupts: self }
@@ -78,6 +88,7 @@ impl Shared {
         let mut running = self.lock();
         let statement = running.statement;
         let found = running.session.is_some();
+        running.interrupted = found;
         while running.statement == statement
             && let Some(session) = &running.session
         {

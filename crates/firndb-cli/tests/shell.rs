@@ -391,9 +391,17 @@ fn sigint_cancels_the_running_statement() {
     while !line.contains("begun") {
         assert_ne!(lines.read_line(&mut line).unwrap(), 0);
     }
-    // Whether the signal finds the endless statement running or about to, the program ends.
+    // Whether the signal finds the first statement not quite over, the endless one running or neither, the program ends.
     let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap());
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
+    let begun = std::time::Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if begun.elapsed() > std::time::Duration::from_secs(60) {
+            child.kill().unwrap();
+            panic!("the statement was not cancelled");
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
     let output = child.wait_with_output().unwrap();
     let code = output.status.code();
     let cancelled = code == Some(1) && stderr(&output).contains("(57014)");

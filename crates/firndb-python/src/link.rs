@@ -99,13 +99,36 @@ impl Link {
             .inspect_err(|_| stream.lose())
     }
 
-    /// Runs the statements of `sql`. Open results of the transaction are read into memory before it writes or ends.
+    /// Runs the statements of `sql`, the last one as far as its first rows: its errors show here.
     pub(crate) fn execute(
         &self,
         py: Python<'_>,
         sql: &str,
         parameters: Parameters,
         frames: &Arc<Frames>,
+    ) -> PyResult<Outcome> {
+        self.start(py, sql, parameters, frames, true)
+    }
+
+    /// Runs the statements of `sql`, the last one's rows as they are read.
+    pub(crate) fn query(
+        &self,
+        py: Python<'_>,
+        sql: &str,
+        parameters: Parameters,
+        frames: &Arc<Frames>,
+    ) -> PyResult<Outcome> {
+        self.start(py, sql, parameters, frames, false)
+    }
+
+    /// Open results of the transaction are read into memory before it writes or ends.
+    fn start(
+        &self,
+        py: Python<'_>,
+        sql: &str,
+        parameters: Parameters,
+        frames: &Arc<Frames>,
+        begin: bool,
     ) -> PyResult<Outcome> {
         if self.unread.load(Ordering::Relaxed) > 0 {
             frames.read_relations(py, sql)?;
@@ -116,7 +139,11 @@ impl Link {
             if session.in_transaction() {
                 open.iter().for_each(|stream| stream.settle());
             }
-            session.execute_with(&text, &parameters, Some(source))
+            let mut outcome = session.execute_with(&text, &parameters, Some(source))?;
+            if begin && let Some(rows) = &mut outcome.rows {
+                rows.begin()?;
+            }
+            Ok(outcome)
         })
     }
 

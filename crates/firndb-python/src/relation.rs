@@ -193,7 +193,7 @@ impl NativeRelation {
     fn run(&self, py: Python<'_>, query: Query) -> PyResult<(Arc<Stream>, SchemaRef)> {
         let outcome = self
             .link
-            .execute(py, &query.sql, query.parameters, &query.frames)?;
+            .query(py, &query.sql, query.parameters, &query.frames)?;
         let Some(rows) = outcome.rows else {
             let error = Error::internal("a query gave no rows");
             return Err(errors::to_python(py, &error, Some(&query.sql)));

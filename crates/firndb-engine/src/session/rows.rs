@@ -1,9 +1,12 @@
 //! Results: rows that are produced as they are read.
 //!
 //! ```text
-//! Planned ── first read ──▶ Running (a task on the workers, two batches ahead) ──▶ Done
-//!    └────────── materialize ──────────▶ Stored ─────────────────────────────────────┘
+//! Planned ──────── first read ───────▶ Running (a task on the workers, two batches ahead) ──▶ Done
+//!    ├── begin ──▶ Begun ── first read ──▶ ┘                                                   ▲
+//!    └────────── materialize ──────────▶ Stored ───────────────────────────────────────────────┘
 //! ```
+//!
+//! `begin` is for callers that expect a statement's errors from the statement itself: most show in the first batch.
 //!
 //! A result reads the snapshot of its statement, so later statements do not change it. When its transaction ends after writing,
 //! the session materializes what was not read yet: a snapshot of uncommitted rows does not outlive their transaction.
@@ -29,6 +32,10 @@ use crate::error::{Error, Result, SqlState};
 pub trait PlannedQuery: Send + Sync {
     /// The columns that it yields.
     fn schema(&self) -> SchemaRef;
+    /// Whether it yields columns of a table as they are, all rows: it has no errors of its own, and any form is free.
+    fn is_bare(&self) -> bool;
+    /// Whether its columns are computed, so that every form is a conversion of what it yields.
+    fn computes(&self) -> bool;
     /// Starts it on the workers.
     fn start(&self) -> Result<SendableRecordBatchStream>;
     /// The same query, planned to yield another form.
@@ -53,6 +60,12 @@ pub struct SharedRows {
 
 enum State {
     Planned(Arc<dyn PlannedQuery>),
+    /// Running, its first batch read ahead; the query is kept in case another form is asked for.
+    Begun {
+        query: Arc<dyn PlannedQuery>,
+        stream: SendableRecordBatchStream,
+        first: RecordBatch,
+    },
     Running(SendableRecordBatchStream),
     Stored(VecDeque<RecordBatch>),
     Failed(Error),
@@ -108,20 +121,71 @@ impl Rows {
     /// Bare columns of frozen blocks come without a copy in `Consumer` (but decimals) and `Native`.
     pub fn set_form(&mut self, form: Form) -> Result<()> {
         let mut state = self.shared.state.lock();
-        let (State::Planned(query), Some(workers)) = (&*state, &self.shared.workers) else {
-            return match form {
-                Form::Compute => Ok(()),
-                _ => {
-                    drop(state);
-                    self.convert(form)
-                }
-            };
+        let query = match &*state {
+            State::Planned(query) => query,
+            State::Begun { .. } if form == Form::Compute => return Ok(()),
+            State::Begun { query, .. } if query.computes() => {
+                self.schema = convert::schema(&self.schema, form);
+                return Ok(());
+            }
+            // Starting again yields the same rows: nobody has seen the first ones.
+            State::Begun { query, .. } => query,
+            _ if form == Form::Compute => return Ok(()),
+            _ => {
+                drop(state);
+                return self.convert(form);
+            }
+        };
+        let Some(workers) = &self.shared.workers else {
+            return Err(Error::internal("a planned result without workers"));
         };
         let cancellation = &self.shared.cancellation;
         let planned = workers.block_on(false, cancellation.guard(query.in_form(form)))?;
         self.schema = planned.schema();
         *state = State::Planned(planned);
         Ok(())
+    }
+
+    /// Computes the first batch now, unless the rows are a table's own: what is wrong with the statement shows before its rows are asked for.
+    pub fn begin(&mut self) -> Result<()> {
+        let mut state = self.shared.state.lock();
+        let State::Planned(query) = &*state else {
+            return Ok(());
+        };
+        if query.is_bare() {
+            return Ok(());
+        }
+        let query = Arc::clone(query);
+        let Some(workers) = &self.shared.workers else {
+            return Err(Error::internal("a planned result without workers"));
+        };
+        let cancellation = &self.shared.cancellation;
+        let begun = query.start().and_then(|mut stream| {
+            let first = workers.block_on(
+                false,
+                cancellation.guard(async { Ok(stream.next().await.transpose()?) }),
+            )?;
+            Ok((stream, first))
+        });
+        match begun {
+            Ok((stream, Some(first))) => {
+                *state = State::Begun {
+                    query,
+                    stream,
+                    first,
+                };
+                Ok(())
+            }
+            Ok((_, None)) => {
+                *state = State::Stored(VecDeque::new());
+                Ok(())
+            }
+            Err(error) => {
+                *state = State::Done;
+                self.shared.fail();
+                Err(error)
+            }
+        }
     }
 
     /// Stored rows in another form.
@@ -160,6 +224,14 @@ impl Rows {
         Ok(self)
     }
 
+    /// A computed batch in the form that was asked for after the first was computed.
+    fn converted(&self, batch: RecordBatch) -> Result<RecordBatch> {
+        if Arc::ptr_eq(batch.schema_ref(), &self.schema) {
+            return Ok(batch);
+        }
+        convert::batch(&batch, &self.schema)
+    }
+
     /// What a session keeps to materialize it.
     pub(crate) fn shared(&self) -> &Arc<SharedRows> {
         &self.shared
@@ -178,6 +250,14 @@ impl Iterator for Rows {
                 return Some(Err(Error::cancelled()));
             }
             match &mut *state {
+                State::Begun { .. } => {
+                    if let State::Begun { stream, first, .. } =
+                        std::mem::replace(&mut *state, State::Done)
+                    {
+                        *state = State::Running(stream);
+                        return Some(self.converted(first));
+                    }
+                }
                 State::Planned(query) => match query.start() {
                     Ok(stream) => *state = State::Running(stream),
                     Err(error) => *state = State::Failed(error),
@@ -191,14 +271,14 @@ impl Iterator for Rows {
                     let next = workers
                         .block_on(false, cancellation.guard(async { Ok(stream.next().await) }));
                     match next {
-                        Ok(Some(Ok(batch))) => return Some(Ok(batch)),
+                        Ok(Some(Ok(batch))) => return Some(self.converted(batch)),
                         Ok(Some(Err(error))) => *state = State::Failed(error.into()),
                         Ok(None) => *state = State::Done,
                         Err(error) => *state = State::Failed(error),
                     }
                 }
                 State::Stored(batches) => match batches.pop_front() {
-                    Some(batch) => return Some(Ok(batch)),
+                    Some(batch) => return Some(self.converted(batch)),
                     None => *state = State::Done,
                 },
                 State::Failed(error) => {
@@ -229,28 +309,35 @@ impl SharedRows {
     /// Reads what was not read yet into memory.
     pub(crate) fn materialize(&self) {
         let mut state = self.state.lock();
-        if let State::Planned(query) = &*state {
-            match query.start() {
-                Ok(stream) => *state = State::Running(stream),
-                Err(error) => *state = State::Failed(error),
+        let mut batches = VecDeque::new();
+        let started = match std::mem::replace(&mut *state, State::Done) {
+            State::Planned(query) => query.start(),
+            State::Begun { stream, first, .. } => {
+                batches.push_back(first);
+                Ok(stream)
             }
-        }
-        let State::Running(stream) = &mut *state else {
-            return;
+            State::Running(stream) => Ok(stream),
+            other => {
+                *state = other;
+                return;
+            }
         };
-        let Some(workers) = &self.workers else { return };
-        let read = workers.block_on(
-            false,
-            self.cancellation.guard(async {
-                let mut batches = VecDeque::new();
-                while let Some(batch) = stream.next().await {
-                    batches.push_back(batch?);
-                }
-                Ok(batches)
-            }),
-        );
+        let read = started.and_then(|mut stream| {
+            let Some(workers) = &self.workers else {
+                return Err(Error::internal("a running result without workers"));
+            };
+            workers.block_on(
+                false,
+                self.cancellation.guard(async {
+                    while let Some(batch) = stream.next().await {
+                        batches.push_back(batch?);
+                    }
+                    Ok(())
+                }),
+            )
+        });
         *state = match read {
-            Ok(batches) => State::Stored(batches),
+            Ok(()) => State::Stored(batches),
             Err(error) => State::Failed(error),
         };
     }

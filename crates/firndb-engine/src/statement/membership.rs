@@ -3,7 +3,7 @@
 //! DataFusion turns these predicates into semi, anti and mark joins, and only in WHERE. Where that is right, it stays:
 //!
 //! - a conjunct `x IN (q)`, `EXISTS (q)` or `NOT EXISTS (q)` of a filter, also below AND and OR alone: there NULL and
-//!   FALSE both reject the row;
+//!   FALSE both reject the row (if `q` depends on the row, then by the conditions of filters alone);
 //! - a conjunct `x NOT IN (q)` when `q` does not depend on the row and `x` does: the null-aware anti join.
 //!
 //! Elsewhere DataFusion 55 refuses the statement, or takes NULL for FALSE (`7 NOT IN (q)` of a `q` with NULLs, a mark
@@ -32,6 +32,7 @@ use datafusion::logical_expr::{
     Subquery, lit, when,
 };
 
+use super::unnest;
 use crate::{Error, Result};
 
 /// The name under which a rewritten predicate sees its subquery; no user's name starts like this.
@@ -158,7 +159,7 @@ fn is_null_aware(membership: &InSubquery) -> PlanResult<bool> {
         .expr
         .exists(|part| Ok(matches!(part, Expr::Column(_))))?;
     Ok(depends_on_row
-        && membership.subquery.outer_ref_columns.is_empty()
+        && !unnest::depends(&membership.subquery.subquery)?
         && !has_subquery(&membership.expr)?)
 }
 
@@ -174,10 +175,13 @@ fn as_condition(expression: Expr, schema: &DFSchemaRef) -> PlanResult<Expr> {
             op,
             right: Box::new(as_condition(*right, schema)?),
         })),
-        Expr::InSubquery(membership) if !membership.negated && !has_subquery(&membership.expr)? => {
+        Expr::InSubquery(membership)
+            if !membership.negated
+                && !has_subquery(&membership.expr)?
+                && unnest::joins_rows(&membership.subquery, schema)? =>
+        {
             Ok(Expr::InSubquery(membership))
         }
-        Expr::Exists(exists) => Ok(Expr::Exists(exists)),
         other => as_value(other, schema, true),
     }
 }
@@ -186,7 +190,9 @@ fn as_condition(expression: Expr, schema: &DFSchemaRef) -> PlanResult<Expr> {
 fn as_value(expression: Expr, schema: &DFSchemaRef, keep_exists: bool) -> PlanResult<Expr> {
     let rewritten = expression.transform_up(|part| match part {
         Expr::InSubquery(membership) => Ok(Transformed::yes(three_valued(membership, schema)?)),
-        Expr::Exists(Exists { subquery, negated }) if !keep_exists => {
+        Expr::Exists(Exists { subquery, negated })
+            if !keep_exists || !unnest::joins_rows(&subquery, schema)? =>
+        {
             let rows = counted(LogicalPlanBuilder::from(subquery.subquery.as_ref().clone()))?;
             Ok(Transformed::yes(if negated {
                 rows.eq(lit(0_i64))
@@ -208,7 +214,7 @@ fn three_valued(membership: InSubquery, schema: &DFSchemaRef) -> PlanResult<Expr
     let members = LogicalPlanBuilder::from(subquery.subquery.as_ref().clone());
     // The alias keeps the subquery's columns apart from the row's. One that depends on the row goes without: the
     // decorrelation pulls its conditions up to the filter, where their columns must still be visible.
-    let members = if subquery.outer_ref_columns.is_empty() {
+    let members = if !unnest::depends(&subquery.subquery)? {
         members.alias(MEMBERS)?
     } else {
         members
@@ -221,7 +227,7 @@ fn three_valued(membership: InSubquery, schema: &DFSchemaRef) -> PlanResult<Expr
     let member = Expr::Column(Column::new(qualifier.cloned(), field.name()));
     let member_nullable = field.is_nullable();
     let value_nullable = expr.nullable(schema)?;
-    let outer = as_outer(expr.as_ref().clone(), schema)?;
+    let outer = as_outer(expr.as_ref().clone(), schema, members.schema())?;
 
     let matches = counted(members.clone().filter(member.clone().eq(outer))?)?.gt(lit(0_i64));
     let mut unknown = Vec::new();
@@ -251,17 +257,29 @@ fn counted(rows: LogicalPlanBuilder) -> PlanResult<Expr> {
     }))
 }
 
-/// The expression as a subquery of the row sees it: its columns are the outer row's.
-fn as_outer(expression: Expr, schema: &DFSchemaRef) -> PlanResult<Expr> {
+/// The expression as a subquery of the row sees it: its columns are the outer row's. What it names further out must not be a name of
+/// the subquery's own rows.
+fn as_outer(expression: Expr, schema: &DFSchemaRef, members: &DFSchemaRef) -> PlanResult<Expr> {
+    let hidden = || {
+        DataFusionError::from(Error::unsupported(
+            "IN (SELECT …) here whose left side depends on a query further out is not supported",
+        ))
+    };
     let outer = expression.transform_up(|part| match part {
         Expr::Column(column) => {
             let field = Arc::clone(schema.field_from_column(&column)?);
             Ok(Transformed::yes(Expr::OuterReferenceColumn(field, column)))
         }
-        Expr::OuterReferenceColumn(..) | Expr::ScalarSubquery(_) => Err(Error::unsupported(
-            "IN (SELECT …) here whose left side depends on another subquery is not supported",
-        )
-        .into()),
+        Expr::OuterReferenceColumn(_, ref column)
+            if members.maybe_index_of_column(column).is_some() =>
+        {
+            Err(hidden())
+        }
+        Expr::ScalarSubquery(ref subquery)
+            if !unnest::outer_columns(&subquery.subquery, members)?.is_empty() =>
+        {
+            Err(hidden())
+        }
         other => Ok(Transformed::no(other)),
     })?;
     Ok(outer.data)

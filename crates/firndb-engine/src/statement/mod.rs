@@ -17,6 +17,7 @@ mod membership;
 mod query;
 mod scope;
 pub mod single_row;
+mod unnest;
 
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast;
@@ -125,7 +126,7 @@ fn returned(context: &StatementContext, outcome: Outcome) -> Result<Outcome> {
 
 /// A planned query, with what DataFusion's joins would get wrong rewritten: predicates over subqueries, scalar subqueries.
 fn sound(plan: LogicalPlan) -> Result<LogicalPlan> {
-    single_row::guard(membership::rewrite(plan)?)
+    unnest::rewrite(single_row::guard(membership::rewrite(plan)?)?)
 }
 
 /// 42703 for a table's column, with the nearest name as hint.

@@ -223,6 +223,14 @@ impl PlannedQuery for ReadyQuery {
         Arc::clone(&self.schema)
     }
 
+    fn is_bare(&self) -> bool {
+        self.plain == Plain::Columns
+    }
+
+    fn computes(&self) -> bool {
+        self.plain == Plain::No
+    }
+
     fn start(&self) -> Result<SendableRecordBatchStream> {
         let schema = Arc::clone(&self.schema);
         let renamed = self

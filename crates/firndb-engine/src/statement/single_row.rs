@@ -31,7 +31,7 @@ pub fn guard(plan: LogicalPlan) -> Result<LogicalPlan> {
     let plan = plan.transform_up_with_subqueries(|node| {
         node.map_expressions(|expression| {
             expression.transform_up(|expression| match expression {
-                Expr::ScalarSubquery(subquery) if needs_guard(&subquery) => {
+                Expr::ScalarSubquery(subquery) if needs_guard(&subquery)? => {
                     Ok(Transformed::yes(guarded(subquery)?))
                 }
                 other => Ok(Transformed::no(other)),
@@ -42,11 +42,11 @@ pub fn guard(plan: LogicalPlan) -> Result<LogicalPlan> {
     Ok(plan.data)
 }
 
-fn needs_guard(subquery: &Subquery) -> bool {
-    !subquery.outer_ref_columns.is_empty()
-        && subquery.subquery.schema().fields().len() == 1
+fn needs_guard(subquery: &Subquery) -> PlanResult<bool> {
+    Ok(subquery.subquery.schema().fields().len() == 1
         && !is_aggregated(&subquery.subquery)
         && subquery.subquery.max_rows().is_none_or(|rows| rows > 1)
+        && super::unnest::depends(&subquery.subquery)?)
 }
 
 /// Whether the plan, below projections, groups by nothing: one row. A grouped one may have several.

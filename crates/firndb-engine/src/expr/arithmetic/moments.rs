@@ -197,10 +197,7 @@ fn compute(
             Ok((time + micros).rem_euclid(MICROS_PER_DAY))
         }),
         Multiply => each::<IntervalMonthDayNanoType, Float64Type, IntervalMonthDayNanoType>(
-            left,
-            right,
-            rows,
-            |interval, factor| scale(interval, factor),
+            left, right, rows, scale,
         ),
         Divide => each::<IntervalMonthDayNanoType, Float64Type, IntervalMonthDayNanoType>(
             left,

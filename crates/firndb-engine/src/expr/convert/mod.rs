@@ -134,7 +134,7 @@ pub(crate) fn check_convertible(source: &Field, target: &Field) -> Result<()> {
         (DataType::BinaryView | DataType::FixedSizeBinary(_), DataType::FixedSizeBinary(16)) => {
             true
         }
-        (from, to) if from.is_nested() || to.is_nested() => nested::convertible(&from, &to),
+        (from, to) if from.is_nested() || to.is_nested() => nested::convertible(from, to),
         (from, to) => {
             number::is_number(from) && number::is_number(to) || moment::convertible(from, to)
         }

@@ -88,8 +88,9 @@ fn magnitude(text: &[u8], scale: i8) -> Parsed {
     }
     let wanted = wanted as usize;
     let mut value = 0i128;
-    for position in 0..wanted {
-        value = value * 10 + i128::from(if position < kept { digits[position] } else { 0 });
+    let padded = digits[..kept].iter().chain(std::iter::repeat(&0));
+    for &digit in padded.take(wanted) {
+        value = value * 10 + i128::from(digit);
     }
     if wanted < kept && digits[wanted] >= 5 {
         value += 1;

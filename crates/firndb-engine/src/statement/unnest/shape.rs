@@ -1,0 +1,164 @@
+//! Which outer columns a subquery names, and which subqueries DataFusion joins as they should be.
+
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, DFSchema, Result as PlanResult};
+use datafusion::logical_expr::expr::{Exists, InSubquery};
+use datafusion::logical_expr::utils::split_conjunction;
+use datafusion::logical_expr::{Distinct, Expr, LogicalPlan, Operator, Subquery};
+
+/// The columns of `schema` that a subquery's plan names as its outer row's, each once. Subqueries inside it are not asked: what they
+/// name further out than their own query was moved into the plan before.
+pub(in crate::statement) fn outer_columns(
+    plan: &LogicalPlan,
+    schema: &DFSchema,
+) -> PlanResult<Vec<Column>> {
+    let mut columns: Vec<Column> = Vec::new();
+    each_outer(plan, &mut |column| {
+        if schema.maybe_index_of_column(column).is_some()
+            && super::position(&columns, column, schema).is_none()
+        {
+            columns.push(column.clone());
+        }
+    })?;
+    Ok(columns)
+}
+
+/// Calls `found` for every outer column that a plan names.
+pub(super) fn each_outer(plan: &LogicalPlan, found: &mut impl FnMut(&Column)) -> PlanResult<()> {
+    plan.apply(|node| {
+        node.apply_expressions(|expression| {
+            expression.apply(|part| {
+                if let Expr::OuterReferenceColumn(_, column) = part {
+                    found(column);
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })?;
+    Ok(())
+}
+
+/// The outer columns that a subquery needs, those of subqueries inside it that none of its own rows has included.
+fn needed(plan: &LogicalPlan) -> PlanResult<Vec<Column>> {
+    let mut columns = skipping(plan)?;
+    each_outer(plan, &mut |column| columns.push(column.clone()))?;
+    Ok(columns)
+}
+
+/// The outer columns that subqueries inside a plan name past the rows that they stand beside.
+fn skipping(plan: &LogicalPlan) -> PlanResult<Vec<Column>> {
+    let mut columns = Vec::new();
+    plan.apply(|node| {
+        node.apply_expressions(|expression| {
+            expression.apply(|part| {
+                let (Expr::ScalarSubquery(subquery)
+                | Expr::Exists(Exists { subquery, .. })
+                | Expr::InSubquery(InSubquery { subquery, .. })) = part
+                else {
+                    return Ok(TreeNodeRecursion::Continue);
+                };
+                let inputs = node.inputs();
+                let near = |column: &Column| {
+                    inputs
+                        .iter()
+                        .any(|input| input.schema().maybe_index_of_column(column).is_some())
+                };
+                columns.extend(needed(&subquery.subquery)?.into_iter().filter(|c| !near(c)));
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })?;
+    Ok(columns)
+}
+
+/// Whether a subquery depends on a row outside it, be it through a subquery of its own.
+pub(in crate::statement) fn depends(plan: &LogicalPlan) -> PlanResult<bool> {
+    Ok(!needed(plan)?.is_empty())
+}
+
+/// Whether a plan names any outer column, of whichever query.
+pub(super) fn is_correlated(plan: &LogicalPlan) -> PlanResult<bool> {
+    let mut correlated = false;
+    each_outer(plan, &mut |_| correlated = true)?;
+    Ok(correlated)
+}
+
+/// Whether DataFusion computes a scalar subquery of a row of `schema`: it depends on no row, or it aggregates all rows that equal
+/// columns of this row.
+pub(super) fn is_joined(subquery: &Subquery, schema: &DFSchema) -> PlanResult<bool> {
+    let plan = subquery.subquery.as_ref();
+    if !is_correlated(plan)? {
+        return Ok(true);
+    }
+    let mut plan = plan;
+    loop {
+        plan = match plan {
+            LogicalPlan::Projection(node) if !plan.contains_outer_reference() => &node.input,
+            LogicalPlan::SubqueryAlias(node) => &node.input,
+            LogicalPlan::Aggregate(node)
+                if node.group_expr.is_empty() && !plan.contains_outer_reference() =>
+            {
+                return has_outer_filters(&node.input, schema, &is_equality);
+            }
+            _ => return Ok(false),
+        };
+    }
+}
+
+/// Whether DataFusion's semi, anti and mark joins find the rows of a subquery of EXISTS or IN: its conditions on the outer row of `schema`
+/// stand in filters over its rows.
+pub(in crate::statement) fn joins_rows(subquery: &Subquery, schema: &DFSchema) -> PlanResult<bool> {
+    Ok(skipping(&subquery.subquery)?.is_empty()
+        && has_outer_filters(&subquery.subquery, schema, &|_| true)?)
+}
+
+/// Whether outer columns are all of `schema`, and named only by filters at the top of the plan, in conditions that are `right`.
+fn has_outer_filters(
+    plan: &LogicalPlan,
+    schema: &DFSchema,
+    right: &dyn Fn(&Expr) -> bool,
+) -> PlanResult<bool> {
+    if !is_correlated(plan)? {
+        return Ok(true);
+    }
+    match plan {
+        LogicalPlan::Projection(node) if !plan.contains_outer_reference() => {
+            has_outer_filters(&node.input, schema, right)
+        }
+        LogicalPlan::SubqueryAlias(node) => has_outer_filters(&node.input, schema, right),
+        LogicalPlan::Distinct(Distinct::All(input)) => has_outer_filters(input, schema, right),
+        LogicalPlan::Filter(node) => {
+            let conditions = split_conjunction(&node.predicate);
+            for condition in conditions.into_iter().filter(|e| e.contains_outer()) {
+                let foreign = condition.exists(|part| {
+                    Ok(match part {
+                        Expr::OuterReferenceColumn(_, column) => {
+                            schema.maybe_index_of_column(column).is_none()
+                        }
+                        Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_) => true,
+                        _ => false,
+                    })
+                })?;
+                if foreign || !right(condition) {
+                    return Ok(false);
+                }
+            }
+            has_outer_filters(&node.input, schema, right)
+        }
+        _ => Ok(false),
+    }
+}
+
+/// `column = outer`, either way round: what may be pulled over an aggregate, which is then grouped by the column.
+fn is_equality(condition: &Expr) -> bool {
+    let Expr::BinaryExpr(binary) = condition else {
+        return false;
+    };
+    if binary.op != Operator::Eq {
+        return false;
+    }
+    match (binary.left.as_ref(), binary.right.as_ref()) {
+        (Expr::Column(_), other) | (other, Expr::Column(_)) => !other.any_column_refs(),
+        _ => false,
+    }
+}

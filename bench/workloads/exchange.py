@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from mmap import mmap
 
 import firndb
 import numpy as np
@@ -17,13 +18,13 @@ INTEGERS = "l_orderkey, l_partkey, l_suppkey, l_linenumber"
 
 
 def memcpy(source: list[np.ndarray]) -> list[np.ndarray]:
-    """Copies columns into newly mapped anonymous memory with as many threads as a load uses."""
+    """Copies columns into newly mapped anonymous memory (ordinary pages) with as many threads as a load uses."""
 
     def halves(column: np.ndarray, target: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
         middle = len(column) // 2
         return [(target[:middle], column[:middle]), (target[middle:], column[middle:])]
 
-    targets = [np.empty_like(column) for column in source]
+    targets = [np.frombuffer(mmap(-1, column.nbytes), dtype=column.dtype) for column in source]
     work = [half for column, target in zip(source, targets, strict=True) for half in halves(column, target)]
     with ThreadPoolExecutor(peers.THREADS) as pool:
         list(pool.map(lambda pair: np.copyto(*pair), work))

@@ -97,6 +97,40 @@ fn a_heap_that_is_mostly_garbage_is_rewritten() {
 }
 
 #[test]
+fn the_values_of_deleted_rows_are_given_up_once() {
+    let storage = storage();
+    let text = |row: usize, round: usize| format!("{row} in round {round} {}", LONG.repeat(20));
+    let ids: Vec<i64> = (0..4000).collect();
+    let first: Vec<String> = (0..4000).map(|row| text(row, 0)).collect();
+    let names: Vec<&str> = first.iter().map(String::as_str).collect();
+    let (table, slots) = table_with(&storage, &ids, &names);
+    let (kept, gone): (Vec<usize>, Vec<usize>) = (0..4000).partition(|row| row % 3 == 0);
+    let gone: Vec<_> = gone.iter().map(|&row| slots[row]).collect();
+    let transaction = begin(&storage);
+    table.delete(&transaction, &gone).unwrap();
+    transaction.commit().unwrap();
+    storage.collect();
+    // The heap is rewritten, and the numbers of its buffers are used again, while the deleted rows lie there.
+    for round in 1..60 {
+        let changed: Vec<usize> = kept.iter().copied().filter(|row| row % 2 == round % 2).collect();
+        let values: Vec<String> = changed.iter().map(|&row| text(row, round)).collect();
+        let values: Vec<&str> = values.iter().map(String::as_str).collect();
+        let slots: Vec<_> = changed.iter().map(|&row| slots[row]).collect();
+        let transaction = begin(&storage);
+        table
+            .update(&transaction, &slots, &[1], &strings(&values))
+            .unwrap();
+        transaction.commit().unwrap();
+        storage.collect();
+        for (id, name) in contents(&storage, &table) {
+            let row = id as usize;
+            let last = if row % 2 == round % 2 { round } else { round - 1 };
+            assert_eq!(name, text(row, last));
+        }
+    }
+}
+
+#[test]
 fn eight_threads_of_transfers_keep_the_total_and_memory_returns() {
     const ACCOUNTS: usize = 64;
     const TRANSFERS: usize = 4000;

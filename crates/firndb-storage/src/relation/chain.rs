@@ -10,6 +10,7 @@
 use std::collections::HashSet;
 
 use super::Relation;
+use crate::block::cells::Value;
 use crate::block::hot::HotColumn;
 use crate::block::{Block, place};
 use crate::clock::{Horizon, Timestamp};
@@ -158,7 +159,10 @@ impl Relation {
             if let Some(hot) = block.hot_column(column.number, pin)
                 && hot.heap().is_some()
             {
-                hot.release(hot.load(row), pin);
+                let value = hot.load(row);
+                // The place is given away: who moves values must not find the view here and release it once more.
+                hot.store(row, Value::NULL);
+                hot.release(value, pin);
             }
         }
         if block.bury(1) {

@@ -112,7 +112,11 @@ fn the_values_of_deleted_rows_are_given_up_once() {
     storage.collect();
     // The heap is rewritten, and the numbers of its buffers are used again, while the deleted rows lie there.
     for round in 1..60 {
-        let changed: Vec<usize> = kept.iter().copied().filter(|row| row % 2 == round % 2).collect();
+        let changed: Vec<usize> = kept
+            .iter()
+            .copied()
+            .filter(|row| row % 2 == round % 2)
+            .collect();
         let values: Vec<String> = changed.iter().map(|&row| text(row, round)).collect();
         let values: Vec<&str> = values.iter().map(String::as_str).collect();
         let slots: Vec<_> = changed.iter().map(|&row| slots[row]).collect();
@@ -124,7 +128,11 @@ fn the_values_of_deleted_rows_are_given_up_once() {
         storage.collect();
         for (id, name) in contents(&storage, &table) {
             let row = id as usize;
-            let last = if row % 2 == round % 2 { round } else { round - 1 };
+            let last = if row % 2 == round % 2 {
+                round
+            } else {
+                round - 1
+            };
             assert_eq!(name, text(row, last));
         }
     }

@@ -304,6 +304,7 @@ impl Session {
             workers: Arc::clone(&shared.workers),
             cancellation: Arc::clone(&call.cancellation),
             form: Form::Compute,
+            whole: false,
             aliases: Arc::clone(&call.aliases),
             relations: Arc::clone(&call.relations),
             columns: Arc::default(),

@@ -58,15 +58,25 @@ pub struct ScanProgress {
     pub done: AtomicU64,
 }
 
-/// A stored table at a snapshot as a DataFusion source, in `form`; with `slots`, its last column is `__slot`.
+/// What a table's scan yields.
+#[derive(Debug, Clone, Copy)]
+pub struct Shape {
+    /// The types of its columns.
+    pub form: Form,
+    /// Whether its last column is `__slot`.
+    pub slots: bool,
+    /// Whether batches may be as large as extents: nothing computes with them.
+    pub whole: bool,
+}
+
+/// A stored table at a snapshot as a DataFusion source.
 pub fn table_provider(
     table: &Table,
     snapshot: &Snapshot,
-    form: Form,
-    slots: bool,
+    shape: Shape,
     progress: Arc<ScanProgress>,
 ) -> Result<Arc<dyn TableProvider>> {
-    let source = source::TableSource::open(table, snapshot, form, slots, progress)?;
+    let source = source::TableSource::open(table, snapshot, shape, progress)?;
     Ok(Arc::new(provider::MorselTable::new(Arc::new(source))))
 }
 

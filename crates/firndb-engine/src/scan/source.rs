@@ -11,7 +11,7 @@ use datafusion::common::stats::Precision;
 use datafusion::common::{ColumnStatistics, ScalarValue, Statistics};
 use firndb_storage::{Form, Scan, Snapshot, Table, TableStatistics};
 
-use super::{SLOT_COLUMN, ScanProgress};
+use super::{SLOT_COLUMN, ScanProgress, Shape};
 use crate::Result;
 
 /// The most rows that a batch of a scan has.
@@ -26,7 +26,7 @@ pub trait MorselSource: Debug + Send + Sync + 'static {
     fn schema(&self) -> &SchemaRef;
     /// The number of morsels.
     fn morsels(&self) -> usize;
-    /// Upper bound of the rows of a morsel, at most [`MORSEL_ROWS`].
+    /// Upper bound of the rows of a morsel, at most [`MORSEL_ROWS`] where operators compute with them.
     fn rows(&self, morsel: usize) -> usize;
     /// Reads columns of a morsel, in the order of `projection`. The second value says whether memory was shared (`true`) or rows were copied.
     fn read(&self, morsel: usize, projection: &[usize]) -> Result<(RecordBatch, bool)>;
@@ -71,10 +71,10 @@ impl TableSource {
     pub fn open(
         table: &Table,
         snapshot: &Snapshot,
-        form: Form,
-        slots: bool,
+        shape: Shape,
         progress: Arc<ScanProgress>,
     ) -> Result<Self> {
+        let Shape { form, slots, whole } = shape;
         let stored = form.schema(table.schema());
         let known = table.statistics(snapshot)?;
         let mut statistics = table_statistics(&stored, &known);
@@ -90,7 +90,10 @@ impl TableSource {
             (stored, None)
         };
         Ok(TableSource {
-            scan: table.scan(snapshot)?,
+            scan: match whole {
+                true => table.scan_whole(snapshot)?,
+                false => table.scan(snapshot)?,
+            },
             form,
             schema,
             slot,

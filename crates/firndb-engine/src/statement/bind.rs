@@ -130,11 +130,15 @@ impl<'a> Binder<'a> {
         } else {
             self.scope.form
         };
+        let shape = scan::Shape {
+            form,
+            slots,
+            whole: self.scope.whole && !slots,
+        };
         let provider = scan::table_provider(
             &entry.table,
             &self.scope.snapshot,
-            form,
-            slots,
+            shape,
             Arc::clone(&self.scope.progress),
         )?;
         let mut names = entry.folded_names();

@@ -147,9 +147,10 @@ impl Scope {
     }
 
     /// The same statement scanning tables in another form. Names met so far are met again.
-    fn in_form(&self, form: Form) -> Scope {
+    fn in_form(&self, form: Form, whole: bool) -> Scope {
         Scope {
             form,
+            whole,
             columns: Arc::new(Mutex::new(HashMap::new())),
             ..self.clone()
         }
@@ -187,6 +188,8 @@ struct ReadyQuery {
     physical: Arc<dyn ExecutionPlan>,
     /// Whether rows pass from the tables to the result as they are, or by whole columns.
     plain: Plain,
+    /// Whether a table's columns go out as they are, to the last row.
+    whole: bool,
     schema: SchemaRef,
 }
 
@@ -205,6 +208,7 @@ impl ReadyQuery {
     async fn new(scope: Arc<Scope>, query: Arc<ast::Query>) -> Result<Self> {
         let logical = scope.plan(&query, None)?;
         let plain = plainness(&logical);
+        let whole = plain == Plain::Columns && logical.max_rows().is_none();
         let physical = scope.physical(&logical).await?;
         let schema = scope.result_schema(&physical.schema());
         Ok(ReadyQuery {
@@ -212,6 +216,7 @@ impl ReadyQuery {
             query,
             physical,
             plain,
+            whole,
             schema,
         })
     }
@@ -251,7 +256,7 @@ impl PlannedQuery for ReadyQuery {
             Form::Native if self.plain == Plain::Columns => Form::Native,
             _ => Form::Compute,
         };
-        let scope = Arc::new(self.scope.in_form(scanned));
+        let scope = Arc::new(self.scope.in_form(scanned, self.whole));
         let mut ready = ReadyQuery::new(scope, Arc::clone(&self.query)).await?;
         ready.schema = convert::schema(&ready.schema, form);
         Ok(Arc::new(ready))

@@ -57,6 +57,8 @@ pub struct Scope {
     pub cancellation: Arc<Cancellation>,
     /// The form in which tables are scanned.
     pub form: Form,
+    /// Whether tables are scanned by whole extents: their columns go out as they are.
+    pub whole: bool,
     /// How aliases and relations were written, by folded name.
     pub aliases: Arc<HashMap<String, String>>,
     /// How relations were written, by folded name.

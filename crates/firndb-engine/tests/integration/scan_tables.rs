@@ -8,7 +8,7 @@ use datafusion::catalog::TableProvider;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::physical_plan::displayable;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use firndb_engine::scan::{ScanProgress, physical_rules, table_provider};
+use firndb_engine::scan::{ScanProgress, Shape, physical_rules, table_provider};
 use firndb_storage::{Form, Isolation, Storage, StorageConfig, Table, Transaction};
 
 const ROWS: i64 = 300_000;
@@ -59,14 +59,12 @@ fn loaded(storage: &Arc<Storage>) -> Table {
 
 fn provider(table: &Table, transaction: &Transaction, slots: bool) -> Arc<dyn TableProvider> {
     let progress = Arc::new(ScanProgress::default());
-    table_provider(
-        table,
-        &transaction.snapshot(),
-        Form::Compute,
+    let shape = Shape {
+        form: Form::Compute,
         slots,
-        progress,
-    )
-    .unwrap()
+        whole: false,
+    };
+    table_provider(table, &transaction.snapshot(), shape, progress).unwrap()
 }
 
 fn see(context: &SessionContext, table: &Table, transaction: &Transaction, slots: bool) {

@@ -1,6 +1,6 @@
 //! Scans: what a snapshot sees, in morsels, in the table's order.
 //!
-//! Neighbouring blocks of one extent make one morsel. Each read looks at the blocks again: as long as the asked columns are frozen and no
+//! Neighbouring blocks of one extent make one morsel; when rows only pass through, even the whole extent. Each read looks at the blocks again: as long as the asked columns are frozen and no
 //! row was deleted, it slices the extent; else it copies and patches (see [`crate::protocol`]).
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::reclaim::Pin;
 use crate::relation::ColumnInfo;
 use crate::{Result, Snapshot};
 
-/// Most rows of a morsel.
+/// Most rows of a morsel for operators: a batch that caches hold.
 const ROWS: usize = 32_768;
 
 /// The name of the column of slots.
@@ -40,12 +40,23 @@ pub struct Scan {
 }
 
 impl Table {
-    /// A scan of what `snapshot` sees.
+    /// A scan of what `snapshot` sees, in morsels of at most 32,768 rows.
     pub fn scan(&self, snapshot: &Snapshot) -> Result<Scan> {
+        self.scan_by(snapshot, false)
+    }
+
+    /// A scan of what `snapshot` sees for a consumer outside: what can be shared comes extent by extent.
+    pub fn scan_whole(&self, snapshot: &Snapshot) -> Result<Scan> {
+        self.scan_by(snapshot, true)
+    }
+
+    fn scan_by(&self, snapshot: &Snapshot, whole: bool) -> Result<Scan> {
         let view = snapshot.view();
         let mut morsels: Vec<Morsel> = Vec::new();
         // The extent that the last morsel can go on with, and the row after it.
         let mut open: Option<(u64, usize)> = None;
+        // Whether the last morsel may grow to the whole extent. Where rows went, the rest of the extent is not to be copied with them.
+        let mut grows = false;
         let pin = self.pin();
         for number in 0..self.relation.block_count() {
             let block = self
@@ -58,8 +69,19 @@ impl Table {
             };
             let rows = block.rows();
             let next = block.run().map(|(run, row)| (run, row + rows));
+            let clean = whole
+                && block.gone() == 0
+                && self
+                    .layout
+                    .columns
+                    .iter()
+                    .all(|info| block.hot_column(info.number, &pin).is_none());
             match morsels.last_mut() {
-                Some(last) if open.is_some() && open == block.run() && last.rows + rows <= ROWS => {
+                Some(last)
+                    if open.is_some()
+                        && open == block.run()
+                        && (last.rows + rows <= ROWS && grows == clean || grows && clean) =>
+                {
                     last.blocks += 1;
                     last.rows += rows;
                 }
@@ -69,6 +91,7 @@ impl Table {
                     rows,
                 }),
             }
+            grows = clean;
             open = next;
         }
         drop(pin);
@@ -88,7 +111,7 @@ enum Bound {
 }
 
 impl Scan {
-    /// Number of morsels; each holds at most 32,768 rows, several frozen blocks of one extent together.
+    /// Number of morsels; each holds one block, or several frozen blocks of one extent together.
     pub fn morsels(&self) -> usize {
         self.morsels.len()
     }

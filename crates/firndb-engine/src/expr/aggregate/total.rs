@@ -149,7 +149,9 @@ impl Approximate {
                 }
             }
             if lost.iter().chain(&sums).all(|part| part.is_finite()) {
-                lost.iter().chain(&sums).for_each(|&part| self.add_finite(part));
+                lost.iter()
+                    .chain(&sums)
+                    .for_each(|&part| self.add_finite(part));
                 rest.iter().for_each(|&value| self.add_value(double(value)));
             } else {
                 run.iter().for_each(|&value| self.add_value(double(value)));

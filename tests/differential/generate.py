@@ -45,6 +45,8 @@ class Generator:
         self.portable = portable
         self.key = "BIGINT" if portable else "INTEGER"
         self.tables = [self.table(f"t{i}") for i in range(3)]
+        # What subqueries read.
+        self.inner = self.tables
 
     # Schemas and data
 
@@ -112,10 +114,12 @@ class Generator:
             case _:
                 return f"CASE WHEN {self.predicate(scope, depth - 1)} THEN {left} ELSE {right} END"
 
-    def value(self, scope: dict[str, Table]) -> str:
+    def value(self, scope: dict[str, Table], subqueries: bool = True) -> str:
         """An expression of any type."""
         r = self.random
-        choices = [self.number(scope), self.number(scope), self.column(scope, "VARCHAR"), self.subquery(scope)]
+        choices = [self.number(scope), self.number(scope), self.column(scope, "VARCHAR")]
+        if subqueries:
+            choices.append(self.subquery(scope))
         if not self.portable:
             decimal = self.column(scope, "DECIMAL(9,2)")
             choices += [self.column(scope, *TYPES)]
@@ -147,7 +151,7 @@ class Generator:
             case 3 if type_ == "VARCHAR" and not self.portable:
                 return f"{column} {r.choice(['', 'NOT '])}LIKE '{r.choice(['a%', '%b%', '_', '%', 'firn'])}'"
             case 4:
-                inner = r.choice(self.tables)
+                inner = r.choice(self.inner)
                 name = r.choice([c.name for c in inner.of_type(self.key)])
                 number = self.column(scope, self.key)
                 condition = f"s.k {r.choice(['<', '>', '='])} {r.randint(-5, 5)}"
@@ -155,7 +159,7 @@ class Generator:
                     condition = self.correlation(scope)
                 return f"{number} {r.choice(['', 'NOT '])}IN (SELECT s.{name} FROM {inner.name} s WHERE {condition})"
             case 5:
-                inner = r.choice(self.tables)
+                inner = r.choice(self.inner)
                 tail = r.choice(["", "", " GROUP BY s.k HAVING count(*) > 1", " LIMIT 1 OFFSET 1"])
                 return f"{r.choice(['', 'NOT '])}EXISTS (SELECT 1 FROM {inner.name} s WHERE {self.correlation(scope)}{tail})"
             case 6:
@@ -168,13 +172,13 @@ class Generator:
         r = self.random
         condition = f"s.k {r.choice(['=', '=', '<', '<=', '<>', '>'])} {self.column(scope, self.key)}"
         if r.random() < 0.2:
-            condition += f" {r.choice(['AND', 'OR'])} s.k + {self.column(scope, self.key)} > {r.randint(-5, 5)}"
+            condition += f" {r.choice(['AND', 'OR'])} coalesce(s.k, 0) > coalesce({self.column(scope, self.key)}, {r.randint(-5, 5)})"
         return condition
 
     def subquery(self, scope: dict[str, Table]) -> str:
         """A scalar subquery that may depend on the row."""
         r = self.random
-        inner = r.choice(self.tables).name
+        inner = r.choice(self.inner).name
         where = f" WHERE {self.correlation(scope)}" if r.random() < 0.7 else ""
         match r.randint(0, 3):
             case 0:
@@ -211,7 +215,7 @@ class Generator:
         where = f" WHERE {self.predicate(scope)}" if r.random() < 0.7 else ""
         match r.randint(0, 5):
             case 0:
-                keys = [self.value(scope) for _ in range(r.randint(1, 2))]
+                keys = [self.value(scope, subqueries=False) for _ in range(r.randint(1, 2))]
                 having = " HAVING count(*) > 1" if r.random() < 0.3 else ""
                 groups = ", ".join(str(i + 1) for i in range(len(keys)))
                 return f"SELECT {', '.join(keys)}, {self.aggregates(scope)} FROM {source}{where} GROUP BY {groups}{having}"
@@ -242,7 +246,7 @@ class Generator:
         number = self.column(scope, "INTEGER", "BIGINT")
         choices = [
             "count(*)",
-            f"count({self.value(scope)})",
+            f"count({self.column(scope, *(PORTABLE_TYPES if self.portable else TYPES))})",
             f"count(DISTINCT {number})",
             f"sum({number})",
             f"min({self.value(scope)})",
@@ -255,8 +259,17 @@ class Generator:
 
     def write(self) -> tuple[str, str]:
         """A writing statement and the table that it changes."""
+        table = self.random.choice(self.tables)
+        # SQLite's subqueries see what the statement has written already.
+        self.inner = [other for other in self.tables if other is not table] if self.portable else self.tables
+        try:
+            return self.write_to(table)
+        finally:
+            self.inner = self.tables
+
+    def write_to(self, table: Table) -> tuple[str, str]:
+        """A statement that changes a table."""
         r = self.random
-        table = r.choice(self.tables)
         scope = {table.name: table}
         match r.randint(0, 4):
             case 0:
@@ -271,7 +284,7 @@ class Generator:
                 column = r.choice(table.of_type("VARCHAR")).name
                 return f"UPDATE {table.name} SET {column} = {self.literal('VARCHAR')} WHERE {self.predicate(scope)}", table.name
             case 3:
-                other = r.choice(self.tables)
+                other = r.choice(self.inner)
                 inner = f"(SELECT max(s.k) FROM {other.name} s WHERE s.k = {table.name}.k)"
                 return f"UPDATE {table.name} SET k = {inner} WHERE {self.predicate(scope)}", table.name
             case _:

@@ -44,6 +44,8 @@ sql_states! {
     CharacterNotInRepertoire = "22021",
     /// A value that an operation can't take, where no narrower class says why.
     DataException = "22000",
+    /// An escape of LIKE that is none, or that nothing follows.
+    InvalidEscapeSequence = "22025",
     /// A parameter that does not fit.
     InvalidParameterValue = "22023",
     /// A text that is no value of the type.
@@ -104,6 +106,8 @@ sql_states! {
     DuplicateObject = "42710",
     /// A column neither grouped nor aggregated.
     GroupingError = "42803",
+    /// A window function where none can be.
+    WindowingError = "42P20",
     /// Types that do not go together.
     DatatypeMismatch = "42804",
     /// A cast between types that have none.

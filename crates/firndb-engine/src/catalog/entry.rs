@@ -141,6 +141,8 @@ pub struct ViewEntry {
     pub columns: Vec<String>,
     /// What the definition called them when the view was created, folded.
     pub outputs: Vec<String>,
+    /// The columns' types and nullability when the view was created.
+    pub fields: Vec<FieldRef>,
     /// The definition, names folded and qualified.
     pub query: Arc<ast::Query>,
     /// COMMENT ON VIEW.

@@ -134,6 +134,8 @@ fn session_state(
     options.sql_parser.enable_ident_normalization = false;
     options.sql_parser.parse_float_as_decimal = true;
     options.sql_parser.map_string_types_to_utf8view = true;
+    // A subquery's ORDER BY orders what is read from it, as in PostgreSQL and DuckDB.
+    options.sql_parser.enable_subquery_sort_elimination = false;
     options.execution.parquet.pushdown_filters = true;
     let mut builder = SessionStateBuilder::new()
         .with_config(config)

@@ -236,6 +236,13 @@ fn undefined_column(field: &Column, valid: &[Column]) -> Error {
 /// What DataFusion does not do, and the types that it does not know.
 fn not_implemented(message: &str) -> Error {
     let line = first_line(message);
+    if line.contains("does not support logical expression WindowFunction") {
+        return Error::new(
+            SqlState::WindowingError,
+            "window functions are not allowed here",
+        )
+        .with_hint("Compute them in a subquery, or filter with QUALIFY.");
+    }
     match line.strip_prefix("Unsupported SQL type ") {
         Some(name) => Error::new(
             SqlState::UndefinedObject,
@@ -269,9 +276,18 @@ fn plan(message: &str) -> Error {
             _ => error,
         };
     }
+    if let Some(call) = uncallable(&line) {
+        return Error::new(
+            SqlState::UndefinedFunction,
+            format!("function {call} does not exist"),
+        )
+        .with_hint("No function matches the given name and argument types. You might need to add explicit type casts.");
+    }
     let state = if line.contains("could not be resolved from available columns")
         || line.contains("non-aggregate values")
         || line.contains("must be part of GROUP BY clause")
+        || line.contains("Aggregate functions are not allowed")
+        || line.contains("Aggregate function calls cannot be nested")
     {
         SqlState::GroupingError
     } else if line.contains("No function matches")
@@ -301,6 +317,48 @@ fn plan(message: &str) -> Error {
         SqlState::SyntaxErrorOrAccessRuleViolation
     };
     Error::new(state, line)
+}
+
+/// The call of a function that there is, but not for these arguments.
+fn uncallable(line: &str) -> Option<String> {
+    if line.contains("Substring without for/from") {
+        return Some("substr(text)".to_owned());
+    }
+    if let Some(call) = between(line, "argument types '", "'.") {
+        return Some(in_sql(&call));
+    }
+    let name = between(line, "Function '", "' failed to match any signature")?;
+    Some(format!("{name} with these arguments"))
+}
+
+/// A call's text with the types' names in SQL.
+fn in_sql(call: &str) -> String {
+    const NAMES: [(&str, &str); 21] = [
+        ("LargeUtf8", "text"),
+        ("Utf8View", "text"),
+        ("Utf8", "text"),
+        ("UInt64", "ubigint"),
+        ("UInt32", "uinteger"),
+        ("UInt16", "usmallint"),
+        ("UInt8", "utinyint"),
+        ("Int64", "bigint"),
+        ("Int32", "integer"),
+        ("Int16", "smallint"),
+        ("Int8", "tinyint"),
+        ("Float64", "double precision"),
+        ("Float32", "real"),
+        ("Boolean", "boolean"),
+        ("BinaryView", "bytea"),
+        ("Date32", "date"),
+        ("Decimal128", "numeric"),
+        ("Timestamp(µs)", "timestamp"),
+        ("Time64(µs)", "time"),
+        ("Interval(MonthDayNano)", "interval"),
+        ("Null", "unknown"),
+    ];
+    NAMES.iter().fold(call.to_owned(), |text, (arrow, sql)| {
+        text.replace(arrow, sql)
+    })
 }
 
 /// What an operator or a function says in words.

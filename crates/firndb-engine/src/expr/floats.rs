@@ -21,6 +21,7 @@ use datafusion::logical_expr::{
 };
 
 use super::operators::joined;
+use super::{inherited, intervals};
 
 /// Brings a number to the zero and the NaN that stand for all.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -198,9 +199,15 @@ fn with_zero(
 /// Brings the keys of a plan node to one zero and one NaN.
 pub(super) fn equal_zeros(plan: LogicalPlan) -> Result<LogicalPlan> {
     match plan {
-        LogicalPlan::Aggregate(aggregate) => group_keys(aggregate),
+        LogicalPlan::Aggregate(aggregate) => match group_keys(inherited::order(aggregate)?)? {
+            LogicalPlan::Aggregate(aggregate) => intervals::groups(aggregate),
+            other => Ok(other),
+        },
         LogicalPlan::Distinct(Distinct::All(input)) => {
             let input = canonical_columns(Arc::unwrap_or_clone(input), |_| true)?;
+            if intervals::has_interval(input.schema()) {
+                return intervals::distinct(input);
+            }
             Ok(LogicalPlan::Distinct(Distinct::All(Arc::new(input))))
         }
         LogicalPlan::Join(mut join) => {
@@ -213,7 +220,8 @@ pub(super) fn equal_zeros(plan: LogicalPlan) -> Result<LogicalPlan> {
                 .into_iter()
                 .map(|(l, r)| {
                     let (l, r) = joined(l, &left, r, &right)?;
-                    if is_float(&l, &left)? || is_float(&r, &right)? {
+                    let interval = intervals::is_interval(&l, &left)?;
+                    if interval || is_float(&l, &left)? || is_float(&r, &right)? {
                         Ok((canonical_key(l, &left)?, canonical_key(r, &right)?))
                     } else {
                         Ok((l, r))
@@ -370,6 +378,8 @@ fn canonical_sort(keys: Vec<SortExpr>, schema: &DFSchema) -> Result<Vec<SortExpr
 fn canonical_key(key: Expr, schema: &DFSchema) -> Result<Expr> {
     Ok(if is_float(&key, schema)? && !is_canonical(&key) {
         CanonicalFloat::call(key)
+    } else if intervals::is_interval(&key, schema)? {
+        intervals::length_of(key)
     } else {
         key
     })

@@ -9,6 +9,8 @@ mod convert;
 mod floats;
 mod functions;
 mod guards;
+mod inherited;
+mod intervals;
 mod literals;
 mod operators;
 mod planner;

@@ -454,6 +454,13 @@ fn meet(left: Expr, left_field: &Field, right: Expr, right_field: &Field) -> Res
         (other, text) if text.is_string() && takes_text(other) => {
             (left, cast(right, right_field, left_field)?)
         }
+        // A boolean beside an integer is 0 or 1.
+        (DataType::Boolean, number) if number.is_integer() => {
+            (cast(left, left_field, right_field)?, right)
+        }
+        (number, DataType::Boolean) if number.is_integer() => {
+            (left, cast(right, right_field, left_field)?)
+        }
         (Date32, Timestamp(_, _)) => (cast(left, left_field, right_field)?, right),
         (Timestamp(_, _), Date32) => (left, cast(right, right_field, left_field)?),
         (Timestamp(_, None), Timestamp(_, Some(_))) => {

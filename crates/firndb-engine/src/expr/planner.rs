@@ -41,6 +41,11 @@ impl ExprPlanner for CheckedOperators {
             None => PlannerResult::Original(raw),
         })
     }
+
+    /// `substring(x FROM y FOR z)` is ours like `substring(x, y, z)`.
+    fn plan_substring(&self, args: Vec<Expr>) -> Result<PlannerResult<Vec<Expr>>> {
+        Ok(PlannerResult::Planned(super::functions::substring(args)))
+    }
 }
 
 fn comparison_operator(operator: &BinaryOperator) -> Option<Operator> {

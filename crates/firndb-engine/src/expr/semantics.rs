@@ -29,6 +29,7 @@ use super::convert::{Rule, canonical_type};
 use super::floats;
 use super::functions::{self, Expansion};
 use super::guards;
+use super::intervals;
 use super::operators::{aligned, arithmetic, comparison, negation};
 
 /// Before DataFusion's coercion.
@@ -136,6 +137,7 @@ fn checked(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             None if is_comparison(binary.op) => compared(binary, schema)?,
             None => None,
         },
+        Expr::AggregateFunction(ref function) => intervals::extreme(function, schema)?,
         Expr::Between(ref between) => Some(bounded(between, schema)?),
         Expr::InList(list) => return listed(list, schema).map(Transformed::yes),
         Expr::Case(case) => return unified_case(case, schema),
@@ -235,6 +237,9 @@ fn compared(binary: &BinaryExpr, schema: &DFSchema) -> Result<Option<Expr>> {
         Some(Expr::BinaryExpr(typed)) => typed,
         _ => binary,
     };
+    if let Some(intervals) = intervals::comparison(binary, schema)? {
+        return Ok(Some(intervals));
+    }
     Ok(floats::comparison(binary, schema)?.or(typed))
 }
 
@@ -280,6 +285,11 @@ fn listed(list: InList, schema: &DFSchema) -> Result<Expr> {
         let item = aligned(item, &item_field, &field)?;
         items.extend(floats::other_zero(&item));
         items.push(item);
+    }
+    if intervals::is_interval(&list.expr, schema)? {
+        let items = items.into_iter().map(intervals::length_of).collect();
+        let value = Box::new(intervals::length_of(*list.expr));
+        return Ok(Expr::InList(InList::new(value, items, list.negated)));
     }
     Ok(Expr::InList(InList::new(list.expr, items, list.negated)))
 }

@@ -1,6 +1,6 @@
 //! `information_schema` (ISO 9075-11), with the columns that tools read.
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Field};
 
 use super::rows::{Cell, Kind, Rows, decimal};
 use super::{DATABASE, SYSTEM_SCHEMAS};
@@ -152,26 +152,60 @@ fn columns(catalog: &CatalogState) -> Rows {
         ("datetime_precision", Integer),
         ("column_comment", Text),
     ]);
-    for table in all_tables(catalog) {
-        for (position, column) in table.columns.iter().enumerate() {
-            let sql_type = sql_name(&column.field);
-            let (precision, radix, scale) = numeric_shape(column.field.data_type());
-            rows.push([
-                DATABASE.into(),
-                table.schema.as_str().into(),
-                table.name.as_str().into(),
-                column.field.name().as_str().into(),
-                (position + 1).into(),
-                column.default.as_ref().map(ToString::to_string).into(),
-                yes_or_no(column.field.is_nullable()),
-                sql_type.as_str().into(),
-                declared_length(&sql_type).into(),
-                precision.into(),
-                radix.into(),
-                scale.into(),
-                datetime_precision(column.field.data_type()).into(),
-                column.comment.clone().into(),
-            ]);
+    let mut push = |relation: (&str, &str),
+                    position: usize,
+                    name: &str,
+                    field: &Field,
+                    nullable: bool,
+                    default: Cell,
+                    comment: Cell| {
+        let sql_type = sql_name(field);
+        let (precision, radix, scale) = numeric_shape(field.data_type());
+        rows.push([
+            DATABASE.into(),
+            relation.0.into(),
+            relation.1.into(),
+            name.into(),
+            (position + 1).into(),
+            default,
+            yes_or_no(nullable),
+            sql_type.as_str().into(),
+            declared_length(&sql_type).into(),
+            precision.into(),
+            radix.into(),
+            scale.into(),
+            datetime_precision(field.data_type()).into(),
+            comment,
+        ]);
+    };
+    for relation in all_relations(catalog) {
+        match &relation {
+            Relation::Table(table) => {
+                for (position, column) in table.columns.iter().enumerate() {
+                    push(
+                        (&table.schema, &table.name),
+                        position,
+                        column.field.name(),
+                        &column.field,
+                        column.field.is_nullable(),
+                        column.default.as_ref().map(ToString::to_string).into(),
+                        column.comment.clone().into(),
+                    );
+                }
+            }
+            Relation::View(view) => {
+                for (position, (name, field)) in view.columns.iter().zip(&view.fields).enumerate() {
+                    push(
+                        (&view.schema, &view.name),
+                        position,
+                        name,
+                        field,
+                        true,
+                        Cell::Null,
+                        Cell::Null,
+                    );
+                }
+            }
         }
     }
     rows

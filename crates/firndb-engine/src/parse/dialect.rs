@@ -2,9 +2,13 @@
 
 use std::any::TypeId;
 
-use datafusion::sql::sqlparser::ast::Statement;
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Statement, UnaryOperator};
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, PostgreSqlDialect, Precedence};
+use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use datafusion::sql::sqlparser::tokenizer::Token;
+
+use super::normalize::call;
 
 /// FirnDB's SQL. It passes for the generic dialect where the parser asks for one by type, since that admits the most.
 #[derive(Debug)]
@@ -38,6 +42,30 @@ impl Dialect for FirnDialect {
     /// COPY takes options that the parser has no nodes for.
     fn parse_statement(&self, parser: &mut Parser) -> Option<Result<Statement, ParserError>> {
         super::copy::parse_copy(parser)
+    }
+
+    /// `x GLOB 'a*'` binds as LIKE does.
+    fn get_next_precedence(&self, parser: &Parser) -> Option<Result<u8, ParserError>> {
+        globs(parser).then(|| Ok(self.prec_value(Precedence::Like)))
+    }
+
+    /// GLOB, and BETWEEN SYMMETRIC, which takes its bounds in either order.
+    fn parse_infix(
+        &self,
+        parser: &mut Parser,
+        expr: &Expr,
+        precedence: u8,
+    ) -> Option<Result<Expr, ParserError>> {
+        if globs(parser) {
+            return Some(glob(parser, expr, precedence));
+        }
+        use Keyword::{BETWEEN, NOT, SYMMETRIC};
+        let negated = match parser.parse_keywords(&[BETWEEN, SYMMETRIC]) {
+            true => false,
+            false if parser.parse_keywords(&[NOT, BETWEEN, SYMMETRIC]) => true,
+            false => return None,
+        };
+        Some(between_symmetric(self, parser, expr, negated))
     }
 
     fn supports_filter_during_aggregation(&self) -> bool {
@@ -175,4 +203,59 @@ impl Dialect for FirnDialect {
     fn supports_in_empty_list(&self) -> bool {
         false
     }
+}
+
+fn between_symmetric(
+    dialect: &FirnDialect,
+    parser: &mut Parser,
+    expr: &Expr,
+    negated: bool,
+) -> Result<Expr, ParserError> {
+    let precedence = dialect.prec_value(Precedence::Between);
+    let low = parser.parse_subexpr(precedence)?;
+    parser.expect_keyword_is(Keyword::AND)?;
+    let high = parser.parse_subexpr(precedence)?;
+    let between = |low: &Expr, high: &Expr| {
+        Box::new(Expr::Between {
+            expr: Box::new(expr.clone()),
+            negated,
+            low: Box::new(low.clone()),
+            high: Box::new(high.clone()),
+        })
+    };
+    Ok(Expr::Nested(Box::new(Expr::BinaryOp {
+        left: between(&low, &high),
+        op: match negated {
+            true => BinaryOperator::And,
+            false => BinaryOperator::Or,
+        },
+        right: between(&high, &low),
+    })))
+}
+
+/// Whether `GLOB pattern` or `NOT GLOB pattern` comes next; without a pattern the word is an alias.
+fn globs(parser: &Parser) -> bool {
+    let negated = matches!(&parser.peek_nth_token_ref(0).token, Token::Word(word) if word.keyword == Keyword::NOT);
+    let place = usize::from(negated);
+    let named = matches!(&parser.peek_nth_token_ref(place).token, Token::Word(word) if word.quote_style.is_none() && word.value == "glob");
+    named
+        && match &parser.peek_nth_token_ref(place + 1).token {
+            Token::SingleQuotedString(_) | Token::Placeholder(_) => true,
+            Token::Word(word) => word.keyword == Keyword::NoKeyword,
+            _ => false,
+        }
+}
+
+fn glob(parser: &mut Parser, expr: &Expr, precedence: u8) -> Result<Expr, ParserError> {
+    let negated = parser.parse_keyword(Keyword::NOT);
+    parser.next_token();
+    let pattern = parser.parse_subexpr(precedence)?;
+    let matches = call("glob", vec![pattern, expr.clone()]);
+    Ok(match negated {
+        true => Expr::UnaryOp {
+            op: UnaryOperator::Not,
+            expr: Box::new(matches),
+        },
+        false => matches,
+    })
 }

@@ -12,13 +12,20 @@
 //! depth in the parser, so a statement's tree is measured once, on a stack sized by its tokens, and one that is
 //! deeper than [`MAX_DEPTH`] is refused with 54001 and dropped on that stack.
 
+mod calls;
+mod clauses;
 pub mod copy;
 mod dialect;
+mod from_first;
+mod insert;
 mod merge;
 mod normalize;
 mod parameters;
+mod patterns;
 mod relations;
+mod rows;
 mod source;
+mod structs;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -28,9 +35,11 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 
+pub(crate) use insert::BY_NAME;
 pub(crate) use merge::{DEFAULT_VALUES, DO_NOTHING};
-pub(crate) use normalize::UNIQUE;
+pub(crate) use normalize::{UNIQUE, call};
 pub use parameters::{Arguments, bind};
+pub(crate) use patterns::{LIKE_PATTERN, SIMILAR_PATTERN, escape, like_pattern, similar_pattern};
 pub use source::Source;
 
 use crate::catalog::fold;
@@ -178,7 +187,8 @@ fn tokenize(source: &Source, exact: &dyn Fn(&str) -> bool) -> Result<Vec<TokenWi
     check_shape(&tokens)?;
     table_as_from(&mut tokens);
     drop_materialized(&mut tokens);
-    Ok(merge::rewrite(tokens))
+    let tokens = structs::rewrite(insert::rewrite(tokens));
+    Ok(merge::rewrite(from_first::reorder(tokens)))
 }
 
 fn lexical(message: &str) -> String {

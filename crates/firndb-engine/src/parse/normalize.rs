@@ -11,20 +11,32 @@ use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
-    FunctionArguments, Ident, LimitClause, ObjectName, ObjectNamePart, OrderBy, OrderByKind,
-    OutputClause, Query, Select, SelectFlavor, SelectItem, SetExpr, Statement, TableAlias,
-    TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut, WildcardAdditionalOptions,
+    FunctionArguments, Ident, LimitClause, ObjectName, ObjectNamePart, OutputClause, Query, Select,
+    SelectFlavor, SelectItem, SetExpr, Statement, TableAlias, TableFactor, Value, ValueWithSpan,
+    VisitMut, VisitorMut,
 };
 
-use super::relations;
 use super::source::Source;
 use super::{Command, MAX_DEPTH, MAX_OPERATORS, MAX_QUERIES, ParameterNames, Parsed, too_deep};
+use super::{calls, clauses, patterns, relations, rows};
 use crate::error::{Error, Result, SqlState};
 
 /// Separates a name from the number that makes it unique in its select list.
 pub(crate) const UNIQUE: char = '\u{1}';
 /// Characters of an expression's text that serve as its name.
 const MAX_TEXT_NAME: usize = 200;
+/// Words that the parser takes for columns where an operand is missing.
+const RESERVED: [&str; 9] = [
+    "from",
+    "where",
+    "group",
+    "having",
+    "order",
+    "union",
+    "except",
+    "intersect",
+    "select",
+];
 /// Levels from which a statement gets a larger stack.
 const DEEP: usize = 64;
 
@@ -187,43 +199,8 @@ impl Normalizer<'_> {
     }
 }
 
-/// `SELECT DISTINCT a + 1 … ORDER BY a + 1`: the sort expression is the item, and the planner knows it only by its name.
-fn order_by_names(query: &mut Query) {
-    let SetExpr::Select(select) = query.body.as_ref() else {
-        return;
-    };
-    if select.distinct.is_none() {
-        return;
-    }
-    let Some(OrderBy {
-        kind: OrderByKind::Expressions(orders),
-        ..
-    }) = &mut query.order_by
-    else {
-        return;
-    };
-    for order in orders {
-        if matches!(
-            order.expr,
-            Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Value(_)
-        ) {
-            continue;
-        }
-        let name = select.projection.iter().find_map(|item| match item {
-            SelectItem::UnnamedExpr(expr) if *expr == order.expr => Some(text_name(expr)),
-            SelectItem::ExprWithAlias { expr, alias } if *expr == order.expr => {
-                Some(alias.value.clone())
-            }
-            _ => None,
-        });
-        if let Some(name) = name {
-            order.expr = Expr::Identifier(Ident::with_quote('"', name));
-        }
-    }
-}
-
 /// What an expression without an alias is called.
-fn text_name(expr: &Expr) -> String {
+pub(super) fn text_name(expr: &Expr) -> String {
     let text = match expr {
         Expr::Value(value) => match &value.value {
             Value::SingleQuotedString(text) => format!("'{text}'"),
@@ -265,10 +242,7 @@ impl VisitorMut for Normalizer<'_> {
             }
             query.body = select.body;
         }
-        if let Err(error) = relations::set_operations(&query.body) {
-            return ControlFlow::Break(Box::new(error));
-        }
-        order_by_names(query);
+        clauses::order_by_names(query);
         if let Some(with) = &query.with {
             for table in &with.cte_tables {
                 self.remember_alias(&table.alias);
@@ -327,13 +301,16 @@ impl VisitorMut for Normalizer<'_> {
         if select.select_modifiers.is_some() {
             return refuse("a modifier of SELECT");
         }
-        if select.flavor == SelectFlavor::FromFirstNoSelect {
-            select.flavor = SelectFlavor::Standard;
-            select.projection = vec![SelectItem::Wildcard(WildcardAdditionalOptions::default())];
+        select.flavor = SelectFlavor::Standard;
+        for condition in select.selection.iter_mut() {
+            if let Err(error) = rows::rewrite_conjuncts(condition) {
+                return ControlFlow::Break(Box::new(error));
+            }
         }
         if let Err(error) = relations::joins(&mut select.from) {
             return ControlFlow::Break(Box::new(error));
         }
+        clauses::one_group(select);
         self.name_items(&mut select.projection);
         ControlFlow::Continue(())
     }
@@ -454,6 +431,18 @@ impl VisitorMut for Normalizer<'_> {
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
+        if let Expr::Identifier(name) = expr
+            && name.quote_style.is_none()
+            && RESERVED.contains(&name.value.as_str())
+        {
+            let written = self.source.written(name);
+            let error = Error::new(
+                SqlState::SyntaxError,
+                format!("syntax error at or near \"{written}\""),
+            );
+            let position = self.source.position(name.span.start);
+            return ControlFlow::Break(Box::new(error.at(position)));
+        }
         self.depth += 1;
         self.operators += usize::from(is_operator(expr));
         self.deepest = self.deepest.max(self.depth);
@@ -466,6 +455,12 @@ impl VisitorMut for Normalizer<'_> {
     fn post_visit_expr(&mut self, expr: &mut Expr) -> Flow {
         self.depth -= 1;
         self.operators -= usize::from(is_operator(expr));
+        let rewritten = rows::rewrite(expr)
+            .and_then(|()| patterns::rewrite(expr))
+            .and_then(|()| calls::rewrite(expr));
+        if let Err(error) = rewritten {
+            return ControlFlow::Break(Box::new(error));
+        }
         if let Expr::BinaryOp {
             op: BinaryOperator::BitwiseXor,
             ..
@@ -504,7 +499,7 @@ fn is_operator(expr: &Expr) -> bool {
 }
 
 /// A call of a scalar function.
-fn call(name: &str, arguments: Vec<Expr>) -> Expr {
+pub(crate) fn call(name: &str, arguments: Vec<Expr>) -> Expr {
     Expr::Function(Function {
         name: ObjectName::from(Ident::new(name)),
         uses_odbc_syntax: false,

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Schema, SchemaRef, TimeUnit};
 use datafusion::catalog::{TableFunctionArgs, TableProvider};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::{Column, DFSchema, DataFusionError, TableReference};
@@ -24,13 +24,15 @@ use datafusion::sql::planner::{PlannerContext, SqlToRel};
 use datafusion::sql::sqlparser::ast;
 use firndb_storage::Form;
 
-use super::TARGET;
 use super::scope::{Found, Scope, check_database};
+use super::{TARGET, aliases, forms};
 use crate::catalog::{Relation, TableEntry, ViewEntry, fold};
 use crate::error::{Error, Result, SqlState, nearest};
 use crate::scan;
 use crate::session::Frame;
 
+/// Names of a select list that are resolved beside it, one after the other.
+const MAX_ALIASES: usize = 16;
 /// Views within views.
 const MAX_VIEWS: usize = 50;
 /// Files that can be named in FROM, and the function that reads them.
@@ -64,13 +66,38 @@ impl<'a> Binder<'a> {
 
     /// Plans a query, parameters in their places.
     pub(super) fn query(&self, query: &ast::Query) -> Result<LogicalPlan> {
-        let statement = ast::Statement::Query(Box::new(query.clone()));
-        let mut context = self.context();
-        let plan = SqlToRel::new(self)
-            .sql_statement_to_plan_with_context(statement, &mut context)
-            .map_err(|error| self.name_function(error.into()))?;
+        let plan = self.planned(query, &self.context())?;
         let plan = self.scope.arguments.apply(plan)?;
         super::sound(plan)
+    }
+
+    fn planned(&self, query: &ast::Query, context: &PlannerContext) -> Result<LogicalPlan> {
+        let mut planned = self.planned_as_is(query, &mut context.clone());
+        let mut resolved: Option<ast::Query> = None;
+        for _ in 0..MAX_ALIASES {
+            let Err(error) = planned else {
+                return planned;
+            };
+            let query = resolved.get_or_insert_with(|| query.clone());
+            if !aliases::resolve(query, &error) {
+                return Err(error);
+            }
+            planned = self.planned_as_is(query, &mut context.clone());
+        }
+        planned
+    }
+
+    fn planned_as_is(
+        &self,
+        query: &ast::Query,
+        context: &mut PlannerContext,
+    ) -> Result<LogicalPlan> {
+        let mut query = query.clone();
+        forms::mark(&mut query, self.scope.path.first().map(String::as_str));
+        let statement = ast::Statement::Query(Box::new(query));
+        SqlToRel::new(self)
+            .sql_statement_to_plan_with_context(statement, context)
+            .map_err(|error| self.name_function(error.into()))
     }
 
     /// Adds the nearest function's name to the error about one that does not exist. DataFusion's own suggestion comes from all
@@ -104,9 +131,8 @@ impl<'a> Binder<'a> {
 
     /// Plans a view's definition, which sees no frames and has no parameters.
     pub(super) fn definition(&self, query: &ast::Query) -> Result<LogicalPlan> {
-        let statement = ast::Statement::Query(Box::new(query.clone()));
         self.views.borrow_mut().push((String::new(), String::new()));
-        let planned = SqlToRel::new(self).sql_statement_to_plan(statement);
+        let planned = self.planned(query, &PlannerContext::new());
         self.views.borrow_mut().pop();
         super::sound(planned?)
     }
@@ -169,8 +195,7 @@ impl<'a> Binder<'a> {
             }
             views.push(key);
         }
-        let statement = ast::Statement::Query(Box::new(view.query.as_ref().clone()));
-        let planned = SqlToRel::new(self).sql_statement_to_plan(statement);
+        let planned = self.planned(&view.query, &PlannerContext::new());
         self.views.borrow_mut().pop();
         let plan = planned?;
         let plan = super::sound(plan)?;
@@ -288,14 +313,53 @@ impl<'a> Binder<'a> {
                 simplifier.simplify(argument)
             })
             .collect::<std::result::Result<Vec<_>, DataFusionError>>()?;
+        let (arguments, moments) = series_of_moments(name, arguments)?;
         let provider = function
             .create_table_provider_with_args(TableFunctionArgs::new(&arguments, state.as_ref()))?;
+        if moments {
+            return microseconds(provider, name);
+        }
         let names = unique_names(&provider.schema());
         for (name, field) in names.iter().zip(provider.schema().fields()) {
             self.scope.remember(name, field.name());
         }
         renamed(provider, &names)
     }
+}
+
+/// The arguments of a series of dates or timestamps in the nanoseconds that DataFusion counts in, and whether they are.
+fn series_of_moments(name: &str, arguments: Vec<Expr>) -> Result<(Vec<Expr>, bool)> {
+    let is_moment = |argument: &Expr| matches!(argument, Expr::Literal(value, _) if matches!(value.data_type(), DataType::Timestamp(_, None) | DataType::Date32));
+    if !matches!(name, "generate_series" | "range") || !arguments.iter().any(is_moment) {
+        return Ok((arguments, false));
+    }
+    let nanoseconds = DataType::Timestamp(TimeUnit::Nanosecond, None);
+    let arguments = arguments
+        .into_iter()
+        .map(|argument| match argument {
+            Expr::Literal(value, metadata) if is_moment(&Expr::Literal(value.clone(), None)) => {
+                Ok(Expr::Literal(value.cast_to(&nanoseconds)?, metadata))
+            }
+            other => Ok(other),
+        })
+        .collect::<std::result::Result<Vec<_>, DataFusionError>>()?;
+    Ok((arguments, true))
+}
+
+/// A series of timestamps in microseconds, its column named after the function.
+fn microseconds(provider: Arc<dyn TableProvider>, name: &str) -> Result<Arc<dyn TableSource>> {
+    let source = provider_as_source(provider);
+    let plan = LogicalPlanBuilder::scan("source", source, None)?.build()?;
+    let columns: Vec<Expr> = plan
+        .schema()
+        .iter()
+        .map(|column| {
+            let stamp = DataType::Timestamp(TimeUnit::Microsecond, None);
+            datafusion::logical_expr::cast(Expr::Column(Column::from(column)), stamp).alias(name)
+        })
+        .collect();
+    let plan = LogicalPlanBuilder::from(plan).project(columns)?.build()?;
+    Ok(provider_as_source(Arc::new(ViewTable::new(plan, None))))
 }
 
 /// A provider under other column names: a projection over it, which the optimizer pushes down.
@@ -420,7 +484,7 @@ impl ContextProvider for Binder<'_> {
     }
 
     fn get_relation_planners(&self) -> &[Arc<dyn RelationPlanner>] {
-        self.scope.state.relation_planners()
+        forms::relation_planners()
     }
 
     fn get_type_planner(&self) -> Option<Arc<dyn TypePlanner>> {

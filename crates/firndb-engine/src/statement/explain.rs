@@ -13,6 +13,7 @@ use futures::StreamExt;
 
 use super::Work;
 use crate::error::{Error, Result, SqlState};
+use crate::parse::parse_query;
 use crate::session::{Outcome, Rows};
 
 /// What EXPLAIN asks for.
@@ -44,8 +45,17 @@ pub(super) async fn explain(work: &mut Work<'_>, statement: &Statement) -> Resul
     else {
         return Err(Error::internal("not an EXPLAIN"));
     };
+    let written;
     let query = match statement.as_ref() {
         Statement::Query(query) => query.as_ref(),
+        Statement::Update(update) if !analyze => {
+            written = updated_rows(update)?;
+            &written
+        }
+        Statement::Delete(delete) if !analyze => {
+            written = deleted_rows(delete)?;
+            &written
+        }
         Statement::Insert(insert) if insert.source.is_some() && !analyze => insert
             .source
             .as_deref()
@@ -77,9 +87,14 @@ pub(super) async fn explain(work: &mut Work<'_>, statement: &Statement) -> Resul
         }
     }
     let text = render(&options, &logical, physical.as_ref(), scope)?;
+    let head = match statement.as_ref() {
+        Statement::Update(update) => Some(format!("Update: {}", update.table)),
+        Statement::Delete(_) => Some("Delete".to_owned()),
+        _ => None,
+    };
     let lines: Vec<&str> = match options.format {
         Format::Json => vec![text.as_str()],
-        _ => text.lines().collect(),
+        _ => head.as_deref().into_iter().chain(text.lines()).collect(),
     };
     let schema = Arc::new(Schema::new(vec![Field::new(
         "QUERY PLAN",
@@ -94,6 +109,57 @@ pub(super) async fn explain(work: &mut Work<'_>, statement: &Statement) -> Resul
         "EXPLAIN",
         Rows::from_batches(schema, vec![batch]),
     ))
+}
+
+/// The query for an UPDATE's rows and their new values.
+fn updated_rows(update: &ast::Update) -> Result<ast::Query> {
+    let mut from = vec![update.table.clone()];
+    if let Some(
+        ast::UpdateTableFromKind::BeforeSet(tables) | ast::UpdateTableFromKind::AfterSet(tables),
+    ) = &update.from
+    {
+        from.extend(tables.iter().cloned());
+    }
+    let values = update
+        .assignments
+        .iter()
+        .map(|assignment| assignment.value.clone())
+        .filter(|value| !matches!(value, Expr::Identifier(name) if name.value == "default"))
+        .collect();
+    rows_of(from, update.selection.clone(), values)
+}
+
+/// The query for a DELETE's rows.
+fn deleted_rows(delete: &ast::Delete) -> Result<ast::Query> {
+    let (ast::FromTable::WithFromKeyword(tables) | ast::FromTable::WithoutKeyword(tables)) =
+        &delete.from;
+    let mut from = tables.clone();
+    from.extend(delete.using.iter().flatten().cloned());
+    rows_of(from, delete.selection.clone(), Vec::new())
+}
+
+fn rows_of(
+    from: Vec<ast::TableWithJoins>,
+    selection: Option<Expr>,
+    values: Vec<Expr>,
+) -> Result<ast::Query> {
+    let mut query = parse_query("SELECT 1 FROM t")?;
+    let ast::SetExpr::Select(select) = query.body.as_mut() else {
+        return Err(Error::internal("a query of ours"));
+    };
+    select.from = from;
+    select.selection = selection;
+    if !values.is_empty() {
+        select.projection = values
+            .into_iter()
+            .enumerate()
+            .map(|(place, expr)| ast::SelectItem::ExprWithAlias {
+                expr,
+                alias: ast::Ident::with_quote('"', format!("value {}", place + 1)),
+            })
+            .collect();
+    }
+    Ok(query)
 }
 
 fn render(

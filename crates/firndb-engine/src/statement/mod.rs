@@ -7,13 +7,17 @@
 //! Queries and writes know a [`StatementContext`]; definitions change the catalog through [`Work`]. Transaction control and
 //! settings are the session's own (`database`).
 
+mod aliases;
 mod bind;
 mod context;
 pub mod ddl;
 mod describe;
 pub mod dml;
 mod explain;
+mod forms;
 mod membership;
+mod merged;
+mod multiset;
 mod query;
 mod scope;
 pub mod single_row;

@@ -102,7 +102,13 @@ impl Scope {
                 return self.system(&folded, name);
             }
             if self.catalog.schema(schema).is_none() {
-                return Err(self.unknown_schema(schema));
+                // What is missing in FROM is a relation; its schema is the hint.
+                let hint = self.unknown_schema(schema);
+                let error = self.unknown_relation(Some(schema), name);
+                return Err(match hint.hint {
+                    Some(near) => error.with_hint(near),
+                    None => error.with_detail(hint.message),
+                });
             }
             return Ok(None);
         }

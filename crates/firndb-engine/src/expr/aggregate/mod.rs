@@ -4,6 +4,7 @@
 //! every step. The average is taken of the exact sum and becomes a double at the end.
 
 mod distinct;
+mod gather;
 mod groups;
 mod total;
 
@@ -35,6 +36,7 @@ pub(super) fn functions() -> Vec<Arc<AggregateUDF>> {
                 signature: Signature::user_defined(Volatility::Immutable),
             }))
         })
+        .chain(gather::functions())
         .collect()
 }
 

@@ -58,11 +58,14 @@ pub(super) fn create_view(work: &mut Work<'_>, create: &CreateView) -> Result<Ou
         .map(|field| field.name().clone())
         .collect();
     let columns = column_names(work, create, &outputs)?;
+    let optimized = scope.optimize(&plan)?;
+    let fields = optimized.schema().fields().iter().cloned().collect();
     let view = ViewEntry {
         schema,
         name,
         columns,
         outputs,
+        fields,
         query: Arc::new(query),
         comment: create.comment.clone(),
         temporary,

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, UInt64Array};
 use arrow::compute::{interleave, take};
+use datafusion::common::DFSchema;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::sql::sqlparser::ast;
 use futures::TryStreamExt;
@@ -38,7 +39,11 @@ pub(super) async fn run(
     };
     let alias = insert.table_alias.as_ref().map(|alias| &alias.alias);
     let target = Target::new(context, name, alias)?;
-    let named = column_list(&target, &insert.columns)?;
+    let by_name = is_by_name(&insert.columns);
+    let named = match by_name {
+        true => None,
+        false => column_list(&target, &insert.columns)?,
+    };
     let upsert = match (&insert.on, insert.or) {
         (Some(ast::OnInsert::OnConflict(clause)), None) => {
             Some(Upsert::plan(&target, clause, with).await?)
@@ -62,6 +67,12 @@ pub(super) async fn run(
     match &insert.source {
         None => insertion.add(&[], Vec::new(), 1).await?,
         Some(source) => match plain_values(source) {
+            Some(_) if by_name => {
+                return Err(Error::new(
+                    SqlState::SyntaxError,
+                    "INSERT BY NAME needs a query whose columns have names",
+                ));
+            }
             Some(list) => {
                 let width = list.rows.first().map_or(0, |row| row.content.len());
                 let columns = destination(&target, named.as_deref(), width)?;
@@ -76,6 +87,10 @@ pub(super) async fn run(
                 query.with = both(with, source.with.as_ref());
                 let plan = context.plan_query(&query, None).await?;
                 let width = plan.schema().fields().len();
+                let named = match by_name {
+                    true => Some(columns_named(&target, plan.schema())?),
+                    false => named,
+                };
                 let columns = destination(&target, named.as_deref(), width)?;
                 let stream = context.run(plan).await?;
                 insertion.add_stream(&columns, stream).await?;
@@ -257,6 +272,21 @@ pub(super) fn column_list(
         columns.push(column);
     }
     Ok((!names.is_empty()).then_some(columns))
+}
+
+/// Whether the list of columns is what INSERT BY NAME has in its place.
+fn is_by_name(names: &[ast::ObjectName]) -> bool {
+    matches!(names, [only] if only.0.last().and_then(|part| part.as_ident()).is_some_and(|name| name.value == crate::parse::BY_NAME))
+}
+
+/// The target's columns of the names of a query's.
+fn columns_named(target: &Target, schema: &DFSchema) -> Result<Vec<usize>> {
+    let names: Vec<ast::ObjectName> = schema
+        .fields()
+        .iter()
+        .map(|field| ast::ObjectName::from(identifier(field.name())))
+        .collect();
+    column_list(target, &names).map(Option::unwrap_or_default)
 }
 
 /// The columns that `width` expressions go to. Without a list, the first ones; the rest take their defaults.

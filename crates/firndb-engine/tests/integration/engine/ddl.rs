@@ -260,7 +260,7 @@ fn schemas_hold_tables_and_drop_with_cascade() {
     session.run("DROP SCHEMA s CASCADE");
     assert_eq!(
         session.fail("SELECT a FROM s.t").state,
-        SqlState::InvalidSchemaName
+        SqlState::UndefinedTable
     );
 }
 

@@ -37,7 +37,7 @@ fn unknown_names_of_all_kinds_have_their_states() {
         ("SELECT x.a FROM t", SqlState::UndefinedTable),
         ("SELECT t.c FROM t", SqlState::UndefinedColumn),
         ("SELECT a FROM t, u", SqlState::AmbiguousColumn),
-        ("SELECT * FROM nowhere.t", SqlState::InvalidSchemaName),
+        ("SELECT * FROM nowhere.t", SqlState::UndefinedTable),
         ("SELECT summ(a) FROM t", SqlState::UndefinedFunction),
         ("SELECT * FROM summ(1)", SqlState::UndefinedFunction),
         ("INSERT INTO t (c) VALUES (1)", SqlState::UndefinedColumn),

@@ -3,7 +3,13 @@
 //! A [`Shorthand`] stands for an expression: it has a type when SQL text is planned, and `super::semantics` puts the
 //! expression in its place before anything is computed.
 
-use std::sync::Arc;
+mod format;
+mod kernel;
+mod moments;
+mod numbers;
+mod text;
+
+use std::sync::{Arc, LazyLock};
 
 use arrow::array::{ArrayRef, ArrowPrimitiveType, AsArray, FixedSizeBinaryArray, PrimitiveArray};
 use arrow::datatypes::{DataType, Field, FieldRef, Int64Type, TimeUnit, TimestampMicrosecondType};
@@ -29,7 +35,10 @@ pub(super) fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
                 name,
                 aliases: aliases.iter().map(ToString::to_string).collect(),
                 form: *form,
-                signature: Signature::variadic_any(Volatility::Immutable),
+                signature: match form.arguments() {
+                    0 => Signature::nullary(Volatility::Stable),
+                    _ => Signature::variadic_any(Volatility::Immutable),
+                },
             }))
         })
         .collect();
@@ -41,7 +50,8 @@ pub(super) fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
         ]
         .map(String::from)
         .into(),
-        signature: Signature::nullary(Volatility::Stable),
+        // Not stable, or the optimizer would call it before it asks for the statement's time (`simplify`).
+        signature: Signature::nullary(Volatility::Volatile),
     })));
     all.push(Arc::new(ScalarUDF::new_from_impl(RandomUuid {
         aliases: vec!["gen_random_uuid".into()],
@@ -51,12 +61,32 @@ pub(super) fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
         aliases: vec!["datediff".into()],
         signature: Signature::any(3, Volatility::Immutable),
     })));
-    let renamed: [(Arc<ScalarUDF>, &[&'static str]); 5] = [
-        (functions::math::signum(), &["sign"]),
-        (functions::math::ceil(), &["ceiling"]),
+    all.extend(
+        [
+            text::kernels(),
+            numbers::kernels(),
+            moments::kernels(),
+            format::kernels(),
+        ]
+        .into_iter()
+        .flatten()
+        .map(kernel::Kernel::function),
+    );
+    let renamed: [(Arc<ScalarUDF>, &[&'static str]); 8] = [
         (functions::string::upper(), &["ucase"]),
         (functions::string::lower(), &["lcase"]),
         (functions::string::starts_with(), &["prefix"]),
+        (functions::string::ends_with(), &["suffix"]),
+        (functions::string::ascii(), &["unicode", "ord"]),
+        (functions::string::levenshtein(), &["editdist3"]),
+        (
+            functions::core::get_field(),
+            &["struct_extract", "struct_extract_at"],
+        ),
+        (
+            datafusion::functions_nested::make_array::make_array_udf(),
+            &["make_list", "list_value", "list_pack", "array_value"],
+        ),
     ];
     for (function, names) in renamed {
         let function = function.as_ref().clone();
@@ -65,10 +95,36 @@ pub(super) fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
     all
 }
 
+/// A call of SUBSTRING.
+pub(super) fn substring(args: Vec<Expr>) -> Expr {
+    static SUBSTRING: LazyLock<Option<Arc<ScalarUDF>>> = LazyLock::new(|| {
+        let mut kernels = text::kernels().into_iter();
+        kernels
+            .find(|kernel| kernel.name == "substr")
+            .map(kernel::Kernel::function)
+    });
+    match SUBSTRING.as_ref() {
+        Some(function) => function.call(args),
+        None => functions::unicode::substr().call(args),
+    }
+}
+
 /// DataFusion's aggregates under further names.
 pub(super) fn aggregate_functions() -> Vec<Arc<AggregateUDF>> {
-    use datafusion::functions_aggregate::{first_last, string_agg};
+    use datafusion::functions_aggregate::{
+        approx_distinct, array_agg, bool_and_or, first_last, string_agg, variance,
+    };
     [
+        (array_agg::array_agg_udaf(), &["list"][..]),
+        (
+            variance::var_samp_udaf(),
+            &["var", "var_sample", "variance"],
+        ),
+        (bool_and_or::bool_and_udaf(), &["every"]),
+        (
+            approx_distinct::approx_distinct_udaf(),
+            &["approx_count_distinct"],
+        ),
         (
             string_agg::string_agg_udaf(),
             &["group_concat", "listagg"][..],

@@ -1,0 +1,326 @@
+//! Aggregates that need all values of a group at once: MODE, QUANTILE_DISC, PRODUCT, SKEWNESS, KURTOSIS, ENTROPY.
+
+use std::collections::HashMap;
+use std::mem::size_of_val;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, ListArray, new_empty_array};
+use arrow::buffer::OffsetBuffer;
+use arrow::compute::{cast, concat, filter, is_not_null, sort_to_indices};
+use arrow::datatypes::{DataType, Field, FieldRef, Float64Type};
+use arrow::row::{RowConverter, SortField};
+use datafusion::common::{Result, ScalarValue, exec_err};
+use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::utils::format_state_name;
+use datafusion::logical_expr::{
+    Accumulator, AggregateUDF, AggregateUDFImpl, Signature, Volatility,
+};
+
+use crate::expr::convert::type_name;
+use crate::{Error, SqlState};
+
+/// The aggregates of this module.
+pub(super) fn functions() -> Vec<Arc<AggregateUDF>> {
+    [
+        (Kind::Mode, "mode", &[][..]),
+        (Kind::Quantile, "quantile_disc", &["quantile"][..]),
+        (Kind::Product, "product", &[]),
+        (Kind::Skewness, "skewness", &[]),
+        (Kind::Kurtosis, "kurtosis", &[]),
+        (Kind::KurtosisOfPopulation, "kurtosis_pop", &[]),
+        (Kind::Entropy, "entropy", &[]),
+    ]
+    .into_iter()
+    .map(|(kind, name, aliases)| {
+        Arc::new(AggregateUDF::new_from_impl(Gathering {
+            kind,
+            name,
+            aliases: aliases.iter().map(ToString::to_string).collect(),
+            signature: Signature::user_defined(Volatility::Immutable),
+        }))
+    })
+    .collect()
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Kind {
+    /// The value that comes most often; of several the one that came first.
+    Mode,
+    /// The value at a fraction of the sorted values.
+    Quantile,
+    Product,
+    Skewness,
+    Kurtosis,
+    KurtosisOfPopulation,
+    /// The entropy of the values' frequencies in bits.
+    Entropy,
+}
+
+impl Kind {
+    fn keeps_type(self) -> bool {
+        matches!(self, Kind::Mode | Kind::Quantile)
+    }
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Gathering {
+    kind: Kind,
+    name: &'static str,
+    aliases: Vec<String>,
+    signature: Signature,
+}
+
+impl Gathering {
+    fn undefined(&self, types: &[DataType]) -> Error {
+        let types: Vec<String> = types.iter().map(type_name).collect();
+        Error::new(
+            SqlState::UndefinedFunction,
+            format!("function {}({}) does not exist", self.name, types.join(", ")),
+        )
+        .with_hint("No function matches the given name and argument types. You might need to add explicit type casts.")
+    }
+}
+
+impl AggregateUDFImpl for Gathering {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn aliases(&self) -> &[String] {
+        &self.aliases
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        let double = |data_type: &DataType| data_type.is_numeric() || *data_type == DataType::Null;
+        Ok(match (self.kind, types) {
+            (Kind::Mode | Kind::Entropy, [value]) => vec![value.clone()],
+            (Kind::Quantile, [value, fraction]) if double(fraction) => {
+                vec![value.clone(), DataType::Float64]
+            }
+            (
+                Kind::Product | Kind::Skewness | Kind::Kurtosis | Kind::KurtosisOfPopulation,
+                [value],
+            ) if double(value) => vec![DataType::Float64],
+            _ => return Err(self.undefined(types).into()),
+        })
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        match types.first() {
+            Some(value) if self.kind.keeps_type() => Ok(value.clone()),
+            _ => Ok(DataType::Float64),
+        }
+    }
+
+    fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
+        let Some(input) = args.input_fields.first() else {
+            return exec_err!("{} takes an argument", self.name);
+        };
+        let item = Field::new_list_field(input.data_type().clone(), true);
+        Ok(vec![
+            Arc::new(Field::new_list(
+                format_state_name(args.name, "values"),
+                item,
+                true,
+            )),
+            Arc::new(Field::new(
+                format_state_name(args.name, "fraction"),
+                DataType::Float64,
+                true,
+            )),
+        ])
+    }
+
+    fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        let [field, ..] = args.expr_fields else {
+            return exec_err!("{} takes an argument", self.name);
+        };
+        if args.is_distinct && self.kind != Kind::Mode {
+            return Err(
+                Error::unsupported(format!("{}(DISTINCT …) is not supported", self.name)).into(),
+            );
+        }
+        Ok(Box::new(Gathered {
+            kind: self.kind,
+            data_type: field.data_type().clone(),
+            values: Vec::new(),
+            fraction: None,
+        }))
+    }
+}
+
+/// The values of one group, NULLs left out.
+#[derive(Debug)]
+struct Gathered {
+    kind: Kind,
+    data_type: DataType,
+    values: Vec<ArrayRef>,
+    fraction: Option<f64>,
+}
+
+impl Gathered {
+    fn add(&mut self, values: &ArrayRef) -> Result<()> {
+        let values = match values.logical_null_count() {
+            0 => Arc::clone(values),
+            _ => filter(values, &is_not_null(values)?)?,
+        };
+        if !values.is_empty() {
+            self.values.push(values);
+        }
+        Ok(())
+    }
+
+    fn all(&self) -> Result<ArrayRef> {
+        if self.values.is_empty() {
+            return Ok(new_empty_array(&self.data_type));
+        }
+        let arrays: Vec<&dyn Array> = self.values.iter().map(AsRef::as_ref).collect();
+        Ok(concat(&arrays)?)
+    }
+}
+
+impl Accumulator for Gathered {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        if let [_, fractions] = values
+            && self.fraction.is_none()
+            && !fractions.is_empty()
+        {
+            let fractions = fractions.as_primitive::<Float64Type>();
+            self.fraction = fractions.is_valid(0).then(|| fractions.value(0));
+        }
+        match values.first() {
+            Some(values) => self.add(values),
+            None => Ok(()),
+        }
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        let [values, fractions] = states else {
+            return exec_err!("a gathered state has two columns");
+        };
+        let fractions = fractions.as_primitive::<Float64Type>();
+        for row in fractions.iter().flatten() {
+            self.fraction.get_or_insert(row);
+        }
+        for values in values.as_list::<i32>().iter().flatten() {
+            self.add(&values)?;
+        }
+        Ok(())
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        let values = self.all()?;
+        let field = Arc::new(Field::new_list_field(self.data_type.clone(), true));
+        let list = ListArray::new(
+            field,
+            OffsetBuffer::from_lengths([values.len()]),
+            values,
+            None,
+        );
+        Ok(vec![
+            ScalarValue::List(Arc::new(list)),
+            ScalarValue::Float64(self.fraction),
+        ])
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        let values = self.all()?;
+        if values.is_empty() {
+            return match self.kind {
+                Kind::Entropy => Ok(ScalarValue::Float64(Some(0.0))),
+                kind if kind.keeps_type() => ScalarValue::try_from(&self.data_type),
+                _ => Ok(ScalarValue::Float64(None)),
+            };
+        }
+        match self.kind {
+            Kind::Mode => {
+                let mut most = (0, 0);
+                for (count, first) in frequencies(&values)? {
+                    if count > most.0 || count == most.0 && first < most.1 {
+                        most = (count, first);
+                    }
+                }
+                ScalarValue::try_from_array(&values, most.1)
+            }
+            Kind::Quantile => quantile(&values, self.fraction),
+            Kind::Entropy => {
+                let all = values.len() as f64;
+                let bits = |(count, _): (usize, usize)| {
+                    let share = count as f64 / all;
+                    -share * share.log2()
+                };
+                let entropy: f64 = frequencies(&values)?.into_iter().map(bits).sum();
+                Ok(ScalarValue::Float64(Some(entropy)))
+            }
+            kind => {
+                let doubles = cast(&values, &DataType::Float64)?;
+                let doubles = doubles.as_primitive::<Float64Type>().values();
+                Ok(ScalarValue::Float64(moment(kind, doubles)))
+            }
+        }
+    }
+
+    fn size(&self) -> usize {
+        let values: usize = self
+            .values
+            .iter()
+            .map(|values| values.get_array_memory_size())
+            .sum();
+        size_of_val(self) + values
+    }
+}
+
+/// How often each value comes, and where it came first.
+fn frequencies(values: &ArrayRef) -> Result<Vec<(usize, usize)>> {
+    let converter = RowConverter::new(vec![SortField::new(values.data_type().clone())])?;
+    let rows = converter.convert_columns(std::slice::from_ref(values))?;
+    let mut counts: HashMap<&[u8], (usize, usize), ahash::RandomState> = HashMap::default();
+    for (place, row) in rows.iter().enumerate() {
+        counts.entry(row.data()).or_insert((0, place)).0 += 1;
+    }
+    Ok(counts.into_values().collect())
+}
+
+fn quantile(values: &ArrayRef, fraction: Option<f64>) -> Result<ScalarValue> {
+    let Some(fraction) = fraction else {
+        return ScalarValue::try_from(values.data_type());
+    };
+    if !(0.0..=1.0).contains(&fraction) {
+        return Err(Error::new(
+            SqlState::NumericValueOutOfRange,
+            format!("percentile value {fraction} is not between 0 and 1"),
+        )
+        .into());
+    }
+    let order = sort_to_indices(values, None, None)?;
+    let place = (fraction * values.len() as f64).ceil().max(1.0) as usize - 1;
+    let place = order.value(place.min(values.len() - 1)) as usize;
+    ScalarValue::try_from_array(values, place)
+}
+
+fn moment(kind: Kind, values: &[f64]) -> Option<f64> {
+    if kind == Kind::Product {
+        return Some(values.iter().product());
+    }
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let central = |power| values.iter().map(|x| (x - mean).powi(power)).sum::<f64>() / n;
+    let variance = central(2);
+    match kind {
+        Kind::Skewness if values.len() > 2 => {
+            Some((n * (n - 1.0)).sqrt() / (n - 2.0) * central(3) / variance.powf(1.5))
+        }
+        Kind::Kurtosis if values.len() > 3 && variance > 0.0 => {
+            let excess = (n + 1.0) * central(4) / (variance * variance) - 3.0 * (n - 1.0);
+            Some((n - 1.0) * excess / ((n - 2.0) * (n - 3.0)))
+        }
+        Kind::KurtosisOfPopulation if variance > 0.0 => {
+            Some(central(4) / (variance * variance) - 3.0)
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,150 @@
+//! Functions of numbers whose result keeps to the argument's type.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int8Array, Int64Array};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Decimal128Type, Float64Type, Int64Type};
+use datafusion::common::Result;
+
+use super::kernel::{Kernel, Takes};
+use crate::expr::convert::POWERS;
+
+/// The functions of this module.
+pub(super) fn kernels() -> Vec<Kernel> {
+    use Takes::{Any, Double, Integer};
+    vec![
+        Kernel {
+            name: "sign",
+            aliases: &[],
+            takes: &[Any],
+            arguments: (1, 1),
+            yields: |types| is_number(&types[0]).then_some(DataType::Int8),
+            run: sign,
+        },
+        Kernel {
+            name: "floor",
+            aliases: &[],
+            takes: &[Any],
+            arguments: (1, 1),
+            yields: whole,
+            run: |args| rounded(args, f64::floor, i128::div_euclid),
+        },
+        Kernel {
+            name: "ceil",
+            aliases: &["ceiling"],
+            takes: &[Any],
+            arguments: (1, 1),
+            yields: whole,
+            run: |args| rounded(args, f64::ceil, |value, power| -(-value).div_euclid(power)),
+        },
+        Kernel {
+            name: "isinf",
+            aliases: &[],
+            takes: &[Double],
+            arguments: (1, 1),
+            yields: |_| Some(DataType::Boolean),
+            run: |args| tested(args, f64::is_infinite),
+        },
+        Kernel {
+            name: "isfinite",
+            aliases: &[],
+            takes: &[Double],
+            arguments: (1, 1),
+            yields: |_| Some(DataType::Boolean),
+            run: |args| tested(args, f64::is_finite),
+        },
+        Kernel {
+            name: "isnan",
+            aliases: &[],
+            takes: &[Double],
+            arguments: (1, 1),
+            yields: |_| Some(DataType::Boolean),
+            run: |args| tested(args, f64::is_nan),
+        },
+        Kernel {
+            name: "even",
+            aliases: &[],
+            takes: &[Double],
+            arguments: (1, 1),
+            yields: |_| Some(DataType::Float64),
+            run: |args| {
+                let values = args[0].as_primitive::<Float64Type>();
+                let even = |value: f64| ((value.abs() / 2.0).ceil() * 2.0).copysign(value);
+                Ok(Arc::new(values.unary::<_, Float64Type>(even)))
+            },
+        },
+        Kernel {
+            name: "bit_count",
+            aliases: &[],
+            takes: &[Integer],
+            arguments: (1, 1),
+            yields: |_| Some(DataType::Int64),
+            run: |args| {
+                let values = args[0].as_primitive::<Int64Type>();
+                let counts: Int64Array = values.unary(|value| i64::from(value.count_ones()));
+                Ok(Arc::new(counts))
+            },
+        },
+    ]
+}
+
+fn is_number(data_type: &DataType) -> bool {
+    data_type.is_numeric() || *data_type == DataType::Null
+}
+
+/// A decimal without digits behind the point, or a double.
+fn whole(types: &[DataType]) -> Option<DataType> {
+    match &types[0] {
+        DataType::Decimal128(precision, _) => Some(DataType::Decimal128(*precision, 0)),
+        DataType::Float32 => Some(DataType::Float32),
+        number if is_number(number) => Some(DataType::Float64),
+        _ => None,
+    }
+}
+
+fn rounded(
+    args: &[ArrayRef],
+    of_double: fn(f64) -> f64,
+    of_decimal: fn(i128, i128) -> i128,
+) -> Result<ArrayRef> {
+    if let DataType::Decimal128(_, scale) = args[0].data_type() {
+        let power = POWERS[usize::from(scale.max(&0).unsigned_abs())];
+        let values = args[0].as_primitive::<Decimal128Type>();
+        let whole_type = whole(std::slice::from_ref(args[0].data_type()));
+        let values = values.unary::<_, Decimal128Type>(|value| of_decimal(value, power));
+        return Ok(match whole_type {
+            Some(data_type) => Arc::new(values.with_data_type(data_type)),
+            None => Arc::new(values),
+        });
+    }
+    let doubles = cast(&args[0], &DataType::Float64)?;
+    let doubles = doubles.as_primitive::<Float64Type>();
+    let rounded: ArrayRef = Arc::new(doubles.unary::<_, Float64Type>(of_double));
+    match args[0].data_type() {
+        DataType::Float32 => Ok(cast(&rounded, &DataType::Float32)?),
+        _ => Ok(rounded),
+    }
+}
+
+fn sign(args: &[ArrayRef]) -> Result<ArrayRef> {
+    let signs: Int8Array = match args[0].data_type() {
+        DataType::Decimal128(_, _) => args[0]
+            .as_primitive::<Decimal128Type>()
+            .unary(|value| value.signum() as i8),
+        _ => cast(&args[0], &DataType::Float64)?
+            .as_primitive::<Float64Type>()
+            .unary(|value| match value {
+                value if value > 0.0 => 1,
+                value if value < 0.0 => -1,
+                _ => 0,
+            }),
+    };
+    Ok(Arc::new(signs))
+}
+
+fn tested(args: &[ArrayRef], test: fn(f64) -> bool) -> Result<ArrayRef> {
+    let values = args[0].as_primitive::<Float64Type>();
+    let tested: BooleanArray = values.iter().map(|value| value.map(test)).collect();
+    Ok(Arc::new(tested))
+}

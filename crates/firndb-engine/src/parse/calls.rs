@@ -1,0 +1,535 @@
+//! Functions that stand for expressions of other functions, written out before anything is planned.
+//!
+//! [`MACROS`] says what they stand for, `a`, `b` … being their arguments. Aggregates keep their FILTER: a condition of the
+//! macro's own is added to it.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::sync::LazyLock;
+
+use datafusion::sql::sqlparser::ast::{
+    AccessExpr, BinaryOperator, CastKind, DataType, DateTimeField, Expr, Function, FunctionArg,
+    FunctionArgExpr, FunctionArgumentClause, FunctionArguments, Ident, ObjectName, OrderByExpr,
+    OrderByOptions, SelectItem, SetExpr, Subscript, UnaryOperator, Value, VisitMut, VisitorMut,
+};
+
+use super::normalize::call;
+use super::parse_query;
+use crate::error::{Error, Result, SqlState};
+
+/// Name, number of arguments, and the expression that the call stands for.
+const MACROS: &[(&str, usize, &str)] = &[
+    ("list_unique", 1, "array_length(list_distinct(a))"),
+    ("array_unique", 1, "array_length(list_distinct(a))"),
+    ("list_reverse_sort", 1, "array_sort(a, 'DESC')"),
+    ("array_reverse_sort", 1, "array_sort(a, 'DESC')"),
+    ("list_count", 1, "array_length(list_compact(a))"),
+    ("list_min", 1, "array_min(a)"),
+    (
+        "regexp_extract",
+        2,
+        "CASE WHEN a IS NOT NULL THEN coalesce((regexp_match(a, concat('(', b, ')')))[1], '') END",
+    ),
+    (
+        "regexp_extract",
+        3,
+        "CASE WHEN a IS NOT NULL THEN coalesce((regexp_match(a, concat('(', b, ')')))[c + 1], '') END",
+    ),
+    (
+        "regexp_full_match",
+        2,
+        "regexp_like(a, concat('^(?:', b, ')$'))",
+    ),
+    (
+        "regexp_split_to_array",
+        2,
+        "string_to_array(regexp_replace(a, b, chr(1), 'g'), chr(1))",
+    ),
+    (
+        "string_split_regex",
+        2,
+        "string_to_array(regexp_replace(a, b, chr(1), 'g'), chr(1))",
+    ),
+    (
+        "str_split_regex",
+        2,
+        "string_to_array(regexp_replace(a, b, chr(1), 'g'), chr(1))",
+    ),
+    ("base64", 1, "encode(a, 'base64pad')"),
+    ("to_base64", 1, "encode(a, 'base64pad')"),
+    ("from_base64", 1, "decode(a, 'base64pad')"),
+    ("encode", 1, "CAST(a AS BYTEA)"),
+    ("date_add", 2, "(a + b)"),
+    ("to_millennia", 1, "(INTERVAL '1000 years' * a)"),
+    ("to_centuries", 1, "(INTERVAL '100 years' * a)"),
+    ("to_decades", 1, "(INTERVAL '10 years' * a)"),
+    ("to_years", 1, "(INTERVAL '1 year' * a)"),
+    ("to_quarters", 1, "(INTERVAL '3 months' * a)"),
+    ("to_months", 1, "(INTERVAL '1 month' * a)"),
+    ("to_weeks", 1, "(INTERVAL '7 days' * a)"),
+    ("to_days", 1, "(INTERVAL '1 day' * a)"),
+    ("to_hours", 1, "(INTERVAL '1 hour' * a)"),
+    ("to_minutes", 1, "(INTERVAL '1 minute' * a)"),
+    ("to_seconds", 1, "(INTERVAL '1 second' * a)"),
+    ("to_milliseconds", 1, "(INTERVAL '1 millisecond' * a)"),
+    ("to_microseconds", 1, "(INTERVAL '1 microsecond' * a)"),
+    (
+        "last_day",
+        1,
+        "CAST(date_trunc('month', CAST(a AS DATE)) + INTERVAL '1 month' - INTERVAL '1 day' AS DATE)",
+    ),
+    ("monthname", 1, "to_char(a, '%B')"),
+    ("dayname", 1, "to_char(a, '%A')"),
+    (
+        "make_timestamp",
+        1,
+        "(TIMESTAMP '1970-01-01' + INTERVAL '1 microsecond' * a)",
+    ),
+    (
+        "make_timestamp",
+        6,
+        "(CAST(make_date(a, b, c) AS TIMESTAMP) + INTERVAL '1 hour' * d + INTERVAL '1 minute' * e + INTERVAL '1 second' * f)",
+    ),
+    (
+        "make_time",
+        3,
+        "(TIME '00:00:00' + INTERVAL '1 hour' * a + INTERVAL '1 minute' * b + INTERVAL '1 second' * c)",
+    ),
+    ("age", 1, "age(CAST(current_date() AS TIMESTAMP), a)"),
+    ("isodow", 1, "CAST(date_part('isodow', a) AS BIGINT)"),
+    (
+        "microsecond",
+        1,
+        "CAST(date_part('microsecond', a) AS BIGINT)",
+    ),
+    (
+        "millisecond",
+        1,
+        "CAST(date_part('millisecond', a) AS BIGINT)",
+    ),
+    ("century", 1, "((year(a) + 99) // 100)"),
+    ("decade", 1, "(year(a) // 10)"),
+    ("millennium", 1, "((year(a) + 999) // 1000)"),
+    (
+        "era",
+        1,
+        "CASE WHEN year(a) > 0 THEN 1 WHEN year(a) <= 0 THEN 0 END",
+    ),
+    (
+        "isoyear",
+        1,
+        "year(date_trunc('week', a) + INTERVAL '3 days')",
+    ),
+    (
+        "yearweek",
+        1,
+        "(year(date_trunc('week', a) + INTERVAL '3 days') * 100 + week(a))",
+    ),
+    ("time_bucket", 2, "date_bin(a, b)"),
+    ("datetrunc", 2, "date_trunc(a, b)"),
+    ("iif", 3, "CASE WHEN a THEN b ELSE c END"),
+    ("sem", 1, "(stddev_pop(a) / sqrt(count(a)))"),
+    ("geomean", 1, "exp(avg(ln(a)))"),
+    ("geometric_mean", 1, "exp(avg(ln(a)))"),
+    ("isnull", 1, "(a IS NULL)"),
+    ("add", 2, "(a + b)"),
+    ("subtract", 2, "(a - b)"),
+    ("multiply", 2, "(a * b)"),
+    ("divide", 2, "(a // b)"),
+    ("square", 1, "(a * a)"),
+    ("round_even", 2, "round(a, b)"),
+    ("timezone", 2, "(b AT TIME ZONE a)"),
+    ("to_char", 1, "CAST(a AS VARCHAR)"),
+];
+
+/// Parts of dates that the planner's `date_part` lacks, and the functions that yield them.
+const PARTS: &[(&str, &str)] = &[
+    ("century", "century"),
+    ("centuries", "century"),
+    ("decade", "decade"),
+    ("decades", "decade"),
+    ("millennium", "millennium"),
+    ("millennia", "millennium"),
+    ("era", "era"),
+    ("isoyear", "isoyear"),
+    ("yearweek", "yearweek"),
+];
+
+static EXPANSIONS: LazyLock<HashMap<(&'static str, usize), Expr>> = LazyLock::new(|| {
+    MACROS
+        .iter()
+        .filter_map(|(name, arguments, text)| Some(((*name, *arguments), template(text)?)))
+        .collect()
+});
+
+fn template(text: &str) -> Option<Expr> {
+    let SetExpr::Select(mut select) = *parse_query(&format!("SELECT {text}")).ok()?.body else {
+        return None;
+    };
+    match select.projection.pop()? {
+        SelectItem::UnnamedExpr(expr) => Some(expr),
+        _ => None,
+    }
+}
+
+/// Rewrites calls and operators that stand for others; every other expression stays as it is.
+pub(super) fn rewrite(expr: &mut Expr) -> Result<()> {
+    if let Some(replaced) = replacement(expr)? {
+        *expr = replaced;
+    }
+    Ok(())
+}
+
+fn replacement(expr: &mut Expr) -> Result<Option<Expr>> {
+    Ok(match expr {
+        Expr::Function(function) => of_function(function)?,
+        Expr::Extract { field, expr, .. } => {
+            let part = match field {
+                DateTimeField::Custom(name) => name.value.to_lowercase(),
+                other => other.to_string().to_lowercase(),
+            };
+            let Some((_, name)) = PARTS.iter().find(|(known, _)| *known == part) else {
+                return Ok(None);
+            };
+            expanded(name, &[expr.as_ref().clone()])
+        }
+        // In two's complement ~x is -1 - x, which no integer makes overflow.
+        Expr::UnaryOp {
+            op: UnaryOperator::BitwiseNot,
+            expr,
+        } => Some(Expr::Nested(Box::new(Expr::BinaryOp {
+            left: Box::new(number("-1")),
+            op: BinaryOperator::Minus,
+            right: expr.clone(),
+        }))),
+        Expr::UnaryOp { op, expr } => {
+            let name = match op {
+                UnaryOperator::PGAbs => "abs",
+                UnaryOperator::PGSquareRoot => "sqrt",
+                UnaryOperator::PGCubeRoot => "cbrt",
+                UnaryOperator::PGPostfixFactorial | UnaryOperator::PGPrefixFactorial => "factorial",
+                _ => return Ok(None),
+            };
+            Some(call(name, vec![expr.as_ref().clone()]))
+        }
+        Expr::CompoundFieldAccess { access_chain, .. } => {
+            for access in access_chain {
+                complete(access);
+            }
+            None
+        }
+        _ => None,
+    })
+}
+
+/// `.a` as `['a']`, and a slice's bounds where they are left out.
+fn complete(access: &mut AccessExpr) {
+    match access {
+        AccessExpr::Dot(Expr::Identifier(name)) => {
+            *access = AccessExpr::Subscript(Subscript::Index {
+                index: Expr::value(Value::SingleQuotedString(name.value.clone())),
+            });
+        }
+        AccessExpr::Subscript(Subscript::Slice {
+            lower_bound,
+            upper_bound,
+            ..
+        }) => {
+            lower_bound.get_or_insert_with(|| number("1"));
+            upper_bound.get_or_insert_with(|| number("-1"));
+        }
+        _ => {}
+    }
+}
+
+fn number(digits: &str) -> Expr {
+    Expr::value(Value::Number(digits.to_owned(), false))
+}
+
+fn name_of(function: &Function) -> Option<&str> {
+    match function.name.0.as_slice() {
+        [name] => name.as_ident().map(|name| name.value.as_str()),
+        _ => None,
+    }
+}
+
+/// The arguments of a call, if each is an expression.
+fn arguments(function: &Function) -> Option<Vec<Expr>> {
+    match &function.args {
+        FunctionArguments::List(list) => list
+            .args
+            .iter()
+            .map(|argument| match argument {
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+                _ => None,
+            })
+            .collect(),
+        _ => None,
+    }
+}
+
+fn set_arguments(function: &mut Function, arguments: Vec<Expr>) {
+    if let FunctionArguments::List(list) = &mut function.args {
+        list.args = arguments
+            .into_iter()
+            .map(|argument| FunctionArg::Unnamed(FunctionArgExpr::Expr(argument)))
+            .collect();
+    }
+}
+
+fn rename(function: &mut Function, name: &str) {
+    function.name = ObjectName::from(Ident::new(name));
+}
+
+fn expanded(name: &str, arguments: &[Expr]) -> Option<Expr> {
+    let (key, _) = MACROS
+        .iter()
+        .map(|(known, count, _)| ((*known, *count), ()))
+        .find(|((known, count), ())| *known == name && *count == arguments.len())?;
+    let mut expr = EXPANSIONS.get(&key)?.clone();
+    let ControlFlow::Continue(()) = expr.visit(&mut Substitution { arguments });
+    Some(expr)
+}
+
+/// Puts arguments in the place of `a`, `b` ….
+struct Substitution<'a> {
+    arguments: &'a [Expr],
+}
+
+impl VisitorMut for Substitution<'_> {
+    type Break = std::convert::Infallible;
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
+        if let Expr::Identifier(name) = expr
+            && let [letter @ b'a'..=b'f'] = name.value.as_bytes()
+            && let Some(argument) = self.arguments.get(usize::from(letter - b'a'))
+        {
+            *expr = match argument {
+                Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Value(_) => {
+                    argument.clone()
+                }
+                other => Expr::Nested(Box::new(other.clone())),
+            };
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn of_function(function: &mut Function) -> Result<Option<Expr>> {
+    let Some(name) = name_of(function).map(str::to_owned) else {
+        return Ok(None);
+    };
+    if name == "struct_pack" {
+        return struct_pack(function).map(Some);
+    }
+    let Some(given) = arguments(function) else {
+        return Ok(None);
+    };
+    match (name.as_str(), given.as_slice()) {
+        ("count_if" | "countif", [condition]) => {
+            rename(function, "count");
+            if let FunctionArguments::List(list) = &mut function.args {
+                list.args = vec![FunctionArg::Unnamed(FunctionArgExpr::Wildcard)];
+            }
+            also(function, condition.clone());
+        }
+        ("any_value", [value]) if function.over.is_none() => {
+            rename(function, "first_value");
+            also(function, Expr::IsNotNull(Box::new(value.clone())));
+        }
+        // Window functions have no aliases.
+        ("first" | "arbitrary", [_]) if function.over.is_some() => rename(function, "first_value"),
+        ("last", [_]) if function.over.is_some() => rename(function, "last_value"),
+        ("arg_min" | "min_by" | "argmin" | "arg_max" | "max_by" | "argmax", [value, by]) => {
+            if function.over.is_some() {
+                return Err(Error::unsupported(format!(
+                    "{name} as a window function is not supported"
+                )));
+            }
+            rename(function, "first_value");
+            set_arguments(function, vec![value.clone()]);
+            if let FunctionArguments::List(list) = &mut function.args {
+                list.clauses
+                    .push(FunctionArgumentClause::OrderBy(vec![OrderByExpr {
+                        expr: by.clone(),
+                        options: OrderByOptions {
+                            asc: Some(name.contains("min")),
+                            nulls_first: Some(false),
+                        },
+                        with_fill: None,
+                    }]));
+            }
+            also(function, Expr::IsNotNull(Box::new(value.clone())));
+            also(function, Expr::IsNotNull(Box::new(by.clone())));
+        }
+        ("string_agg" | "group_concat" | "listagg", [value, rest @ ..]) if rest.len() < 2 => {
+            let separator = match rest {
+                [separator] => separator.clone(),
+                _ => Expr::value(Value::SingleQuotedString(",".to_owned())),
+            };
+            let distinct = matches!(&function.args, FunctionArguments::List(list) if list.duplicate_treatment.is_some());
+            let value = match distinct {
+                // Its ORDER BY must name the argument as it is.
+                true => value.clone(),
+                false => as_text(value.clone()),
+            };
+            set_arguments(function, vec![value, separator]);
+        }
+        ("percentile_disc", [fraction]) | ("percentile_cont", [fraction])
+            if name == "percentile_disc" && function.within_group.len() == 1 =>
+        {
+            let fraction = fraction.clone();
+            let order = function.within_group.remove(0);
+            rename(function, "quantile_disc");
+            let fraction = match order.options.asc {
+                Some(false) => Expr::BinaryOp {
+                    left: Box::new(number("1")),
+                    op: BinaryOperator::Minus,
+                    right: Box::new(fraction),
+                },
+                _ => fraction,
+            };
+            set_arguments(function, vec![order.expr, fraction]);
+        }
+        ("mode", []) if function.within_group.len() == 1 => {
+            let order = function.within_group.remove(0);
+            set_arguments(function, vec![order.expr]);
+        }
+        ("count", []) if !matches!(function.args, FunctionArguments::None) => {
+            if let FunctionArguments::List(list) = &mut function.args {
+                list.args = vec![FunctionArg::Unnamed(FunctionArgExpr::Wildcard)];
+            }
+        }
+        (
+            "list_aggregate" | "list_aggr" | "array_aggregate" | "array_aggr" | "aggregate",
+            [list, Expr::Value(what)],
+        ) => {
+            if let Value::SingleQuotedString(what) = &what.value {
+                let mut inner = call(&format!("list_{}", what.to_lowercase()), vec![list.clone()]);
+                rewrite(&mut inner)?;
+                return Ok(Some(inner));
+            }
+        }
+        ("date_part" | "datepart", [Expr::Value(part), moment]) => {
+            if let Value::SingleQuotedString(part) = &part.value
+                && let Some((_, name)) = PARTS
+                    .iter()
+                    .find(|(known, _)| *known == part.to_lowercase())
+            {
+                return Ok(expanded(name, std::slice::from_ref(moment)));
+            }
+            if name == "datepart" {
+                rename(function, "date_part");
+            }
+        }
+        ("xor", [left, right]) => {
+            return Ok(Some(Expr::Nested(Box::new(Expr::BinaryOp {
+                left: Box::new(left.clone()),
+                op: BinaryOperator::PGBitwiseXor,
+                right: Box::new(right.clone()),
+            }))));
+        }
+        (name, given) if function.over.is_none() && function.filter.is_none() => {
+            return Ok(expanded(name, given));
+        }
+        _ => {}
+    }
+    Ok(None)
+}
+
+fn as_text(expr: Expr) -> Expr {
+    Expr::Cast {
+        kind: CastKind::Cast,
+        expr: Box::new(expr),
+        data_type: DataType::Text,
+        array: false,
+        format: None,
+    }
+}
+
+/// One more condition of an aggregate's FILTER.
+fn also(function: &mut Function, condition: Expr) {
+    let filter = match function.filter.take() {
+        Some(filter) => Expr::BinaryOp {
+            left: filter,
+            op: BinaryOperator::And,
+            right: Box::new(Expr::Nested(Box::new(condition))),
+        },
+        None => condition,
+    };
+    function.filter = Some(Box::new(filter));
+}
+
+/// `struct_pack(a := 1)` as `named_struct('a', 1)`.
+fn struct_pack(function: &Function) -> Result<Expr> {
+    let FunctionArguments::List(list) = &function.args else {
+        return Err(unnamed_member());
+    };
+    let mut members = Vec::with_capacity(list.args.len() * 2);
+    for argument in &list.args {
+        let (name, value) = match argument {
+            FunctionArg::Named {
+                name,
+                arg: FunctionArgExpr::Expr(value),
+                ..
+            } => (name.value.clone(), value.clone()),
+            FunctionArg::ExprNamed {
+                name: Expr::Identifier(name),
+                arg: FunctionArgExpr::Expr(value),
+                ..
+            } => (name.value.clone(), value.clone()),
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(value @ Expr::Identifier(name))) => {
+                (name.value.clone(), value.clone())
+            }
+            _ => return Err(unnamed_member()),
+        };
+        members.push(Expr::value(Value::SingleQuotedString(name)));
+        members.push(value);
+    }
+    Ok(call("named_struct", members))
+}
+
+fn unnamed_member() -> Error {
+    Error::new(
+        SqlState::SyntaxError,
+        "struct_pack needs a name for each member",
+    )
+    .with_hint("Write struct_pack(name := value).")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rewritten(text: &str) -> String {
+        let mut expr = template(text).unwrap();
+        rewrite(&mut expr).unwrap();
+        expr.to_string()
+    }
+
+    #[test]
+    fn every_macro_parses() {
+        assert_eq!(EXPANSIONS.len(), MACROS.len());
+    }
+
+    #[test]
+    fn arguments_stand_in_their_places() {
+        assert_eq!(rewritten("to_days(x + 1)"), "(INTERVAL '1 day' * (x + 1))");
+        assert_eq!(
+            rewritten("extract(century FROM d)"),
+            "((year(d) + 99) // 100)"
+        );
+    }
+
+    #[test]
+    fn aggregates_keep_their_filter() {
+        assert_eq!(
+            rewritten("count_if(a) FILTER (WHERE b)"),
+            "count(*) FILTER (WHERE b AND (a))"
+        );
+        assert_eq!(
+            rewritten("arg_max(x, y)"),
+            "first_value(x ORDER BY y DESC NULLS LAST) FILTER (WHERE x IS NOT NULL AND (y IS NOT NULL))"
+        );
+    }
+}

@@ -1,0 +1,74 @@
+//! Clauses of a query that the planner knows in another form.
+
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident,
+    OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr, Value,
+};
+
+use super::normalize::{call, text_name};
+
+/// GROUP BY () and HAVING alone make one group of all rows, which the planner knows by an aggregate only.
+pub(super) fn one_group(select: &mut Select) {
+    let GroupByExpr::Expressions(keys, _) = &mut select.group_by else {
+        return;
+    };
+    let given = keys.len();
+    keys.retain(|key| !matches!(key, Expr::Tuple(members) if members.is_empty()));
+    if !keys.is_empty() || given == 0 && select.having.is_none() {
+        return;
+    }
+    let mut count = call("count", vec![]);
+    if let Expr::Function(function) = &mut count
+        && let FunctionArguments::List(list) = &mut function.args
+    {
+        list.args = vec![FunctionArg::Unnamed(FunctionArgExpr::Wildcard)];
+    }
+    let always = Expr::BinaryOp {
+        left: Box::new(count),
+        op: BinaryOperator::GtEq,
+        right: Box::new(Expr::value(Value::Number("0".to_owned(), false))),
+    };
+    select.having = Some(match select.having.take() {
+        Some(having) => Expr::BinaryOp {
+            left: Box::new(Expr::Nested(Box::new(having))),
+            op: BinaryOperator::And,
+            right: Box::new(always),
+        },
+        None => always,
+    });
+}
+
+/// `SELECT DISTINCT a + 1 … ORDER BY a + 1`: the sort expression is the item, and the planner knows it only by its name.
+pub(super) fn order_by_names(query: &mut Query) {
+    let SetExpr::Select(select) = query.body.as_ref() else {
+        return;
+    };
+    if select.distinct.is_none() {
+        return;
+    }
+    let Some(OrderBy {
+        kind: OrderByKind::Expressions(orders),
+        ..
+    }) = &mut query.order_by
+    else {
+        return;
+    };
+    for order in orders {
+        if matches!(
+            order.expr,
+            Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Value(_)
+        ) {
+            continue;
+        }
+        let name = select.projection.iter().find_map(|item| match item {
+            SelectItem::UnnamedExpr(expr) if *expr == order.expr => Some(text_name(expr)),
+            SelectItem::ExprWithAlias { expr, alias } if *expr == order.expr => {
+                Some(alias.value.clone())
+            }
+            _ => None,
+        });
+        if let Some(name) = name {
+            order.expr = Expr::Identifier(Ident::with_quote('"', name));
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! Forms of queries that the planner lacks or reads differently than SQL means them, marked for planners of our own.
+//!
+//! ```text
+//! WITH a … (WITH a …)      ─▶  the inner name becomes one of its own
+//! l INTERSECT ALL r        ─▶  SELECT * FROM (l INTERSECT ALL r) AS <mark>          planned by `multiset`
+//! SELECT … ORDER BY ALL    ─▶  SELECT * FROM (SELECT … ORDER BY ALL) AS <mark>
+//! SELECT … l JOIN r USING  ─▶  SELECT * FROM (SELECT … l JOIN r USING …) AS <mark>  planned by `merged`
+//! ```
+//!
+//! A marked subquery reaches [`Relations`] with everything in sight that its place sees: common table expressions and
+//! the columns of outer queries.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
+use std::sync::{Arc, LazyLock};
+
+use datafusion::common::{Column, Result as PlanResult};
+use datafusion::logical_expr::planner::{
+    PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning,
+};
+use datafusion::logical_expr::{self as logical, LogicalPlan, LogicalPlanBuilder, SortExpr};
+use datafusion::sql::sqlparser::ast::{
+    CastKind, DataType as SqlType, Expr, FunctionArguments, Ident, ObjectName, OrderByKind, Query,
+    Select, SelectFlavor, SelectItem, SetExpr, SetOperator, SetQuantifier, TableAlias, TableFactor,
+    TableWithJoins, TimezoneInfo, Value, VisitMut, VisitorMut, WildcardAdditionalOptions,
+};
+
+use super::{merged, multiset};
+use crate::catalog::DATABASE;
+use crate::parse::{UNIQUE, call};
+
+/// The alias of a marked set operation; no user's name starts like this.
+const MULTISET: &str = "__firndb_multiset";
+/// The alias of a marked query over joins whose columns merge.
+const MERGED: &str = "__firndb_merged";
+
+/// The alias of a marked query with ORDER BY ALL.
+const ORDERED: &str = "__firndb_ordered";
+
+/// The planners of marked relations.
+pub(super) fn relation_planners() -> &'static [Arc<dyn RelationPlanner>] {
+    static PLANNERS: LazyLock<Vec<Arc<dyn RelationPlanner>>> =
+        LazyLock::new(|| vec![Arc::new(Relations)]);
+    &PLANNERS
+}
+
+/// Marks the forms of a query that are planned by us; `schema` is what `current_schema` yields.
+pub(super) fn mark(query: &mut Query, schema: Option<&str>) {
+    let mut marker = Marker {
+        schema,
+        around: Vec::new(),
+        renamed: 0,
+    };
+    let ControlFlow::Continue(()) = query.visit(&mut marker);
+}
+
+/// Plans marked subqueries.
+#[derive(Debug)]
+struct Relations;
+
+impl RelationPlanner for Relations {
+    fn plan_relation(
+        &self,
+        relation: TableFactor,
+        context: &mut dyn RelationPlannerContext,
+    ) -> PlanResult<RelationPlanning> {
+        let TableFactor::Derived {
+            subquery,
+            alias: Some(alias),
+            ..
+        } = &relation
+        else {
+            return Ok(RelationPlanning::Original(Box::new(relation)));
+        };
+        let plan = match alias.name.value.as_str() {
+            MULTISET => multiset::plan(subquery.as_ref().clone(), context)?,
+            MERGED => merged::plan(subquery.as_ref().clone(), context)?,
+            ORDERED => ordered(subquery.as_ref().clone(), context)?,
+            _ => return Ok(RelationPlanning::Original(Box::new(relation))),
+        };
+        Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(
+            plan, None,
+        ))))
+    }
+}
+
+/// A query sorted by all of its columns.
+fn ordered(mut query: Query, context: &mut dyn RelationPlannerContext) -> PlanResult<LogicalPlan> {
+    let order = query.order_by.take().map(|order| order.kind);
+    let plan = context.plan(derived(query, None))?;
+    let Some(OrderByKind::All(options)) = order else {
+        return Ok(plan);
+    };
+    let ascending = options.asc.unwrap_or(true);
+    let nulls_first = options.nulls_first.unwrap_or(!ascending);
+    let keys: Vec<SortExpr> = plan
+        .schema()
+        .iter()
+        .map(|column| logical::Expr::Column(Column::from(column)).sort(ascending, nulls_first))
+        .collect();
+    LogicalPlanBuilder::from(plan).sort(keys)?.build()
+}
+
+/// A query without anything around its body.
+pub(super) fn bare_query(body: SetExpr) -> Query {
+    Query {
+        with: None,
+        body: Box::new(body),
+        order_by: None,
+        limit_clause: None,
+        fetch: None,
+        locks: Vec::new(),
+        for_clause: None,
+        settings: None,
+        format_clause: None,
+        pipe_operators: Vec::new(),
+    }
+}
+
+/// A subquery in FROM.
+pub(super) fn derived(subquery: Query, alias: Option<&str>) -> TableFactor {
+    TableFactor::Derived {
+        lateral: false,
+        subquery: Box::new(subquery),
+        alias: alias.map(|name| TableAlias {
+            explicit: true,
+            name: Ident::with_quote('"', name),
+            columns: Vec::new(),
+            at: None,
+        }),
+        sample: None,
+    }
+}
+
+fn select_from(subquery: Query, mark: &str) -> SetExpr {
+    SetExpr::Select(Box::new(Select {
+        select_token:
+            datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken::empty(),
+        optimizer_hints: Vec::new(),
+        distinct: None,
+        select_modifiers: None,
+        top: None,
+        top_before_distinct: false,
+        projection: vec![SelectItem::Wildcard(WildcardAdditionalOptions::default())],
+        exclude: None,
+        into: None,
+        from: vec![TableWithJoins {
+            relation: derived(subquery, Some(mark)),
+            joins: Vec::new(),
+        }],
+        lateral_views: Vec::new(),
+        prewhere: None,
+        selection: None,
+        connect_by: Vec::new(),
+        group_by: datafusion::sql::sqlparser::ast::GroupByExpr::Expressions(Vec::new(), Vec::new()),
+        cluster_by: Vec::new(),
+        distribute_by: Vec::new(),
+        sort_by: Vec::new(),
+        having: None,
+        named_window: Vec::new(),
+        qualify: None,
+        window_before_qualify: false,
+        value_table_mode: None,
+        flavor: SelectFlavor::Standard,
+    }))
+}
+
+struct Marker<'a> {
+    schema: Option<&'a str>,
+    /// Names of the common table expressions of the queries around.
+    around: Vec<HashSet<String>>,
+    renamed: usize,
+}
+
+impl VisitorMut for Marker<'_> {
+    type Break = std::convert::Infallible;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
+        let names = query.with.iter().flat_map(|with| &with.cte_tables);
+        self.around
+            .push(names.map(|table| table.alias.name.value.clone()).collect());
+        ControlFlow::Continue(())
+    }
+
+    /// What the session is: functions that PostgreSQL also has without parentheses.
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
+        let called = matches!(expr, Expr::Function(_));
+        let name = match expr {
+            Expr::Identifier(name) if name.quote_style.is_none() => name.value.as_str(),
+            Expr::Function(function) => match (function.name.0.as_slice(), &function.args) {
+                ([name], FunctionArguments::None) => name.as_ident().map_or("", |n| &n.value),
+                ([name], FunctionArguments::List(list)) if list.args.is_empty() => {
+                    name.as_ident().map_or("", |name| name.value.as_str())
+                }
+                _ => return ControlFlow::Continue(()),
+            },
+            _ => return ControlFlow::Continue(()),
+        };
+        let value = match name {
+            "current_schema" => self.schema,
+            "current_catalog" => Some(DATABASE),
+            "current_database" if called => Some(DATABASE),
+            "current_user" | "session_user" | "current_role" => Some(DATABASE),
+            "user" if called => Some(DATABASE),
+            "localtimestamp" => {
+                *expr = Expr::Cast {
+                    kind: CastKind::Cast,
+                    expr: Box::new(call("now", Vec::new())),
+                    data_type: SqlType::Timestamp(None, TimezoneInfo::None),
+                    array: false,
+                    format: None,
+                };
+                return ControlFlow::Continue(());
+            }
+            _ => return ControlFlow::Continue(()),
+        };
+        *expr = Expr::value(match value {
+            Some(value) => Value::SingleQuotedString(value.to_owned()),
+            None => Value::Null,
+        });
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
+        self.around.pop();
+        self.rename_hiding(query);
+        if let Some(order) = query
+            .order_by
+            .take_if(|order| matches!(order.kind, OrderByKind::All(_)))
+        {
+            let mut body = std::mem::replace(query.body.as_mut(), SetExpr::Values(no_rows()));
+            mark_body(&mut body);
+            let inner = Query {
+                order_by: Some(order),
+                ..bare_query(body)
+            };
+            *query.body = select_from(inner, ORDERED);
+        } else if let SetExpr::Select(select) = query.body.as_ref()
+            && merged::concerns(select)
+        {
+            let inner = Query {
+                with: None,
+                body: std::mem::replace(&mut query.body, Box::new(SetExpr::Values(no_rows()))),
+                order_by: query.order_by.take(),
+                limit_clause: query.limit_clause.take(),
+                ..bare_query(SetExpr::Values(no_rows()))
+            };
+            *query.body = select_from(inner, MERGED);
+        } else {
+            mark_body(&mut query.body);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+impl Marker<'_> {
+    /// Renames common table expressions that hide others: the planner wants each name once.
+    fn rename_hiding(&mut self, query: &mut Query) {
+        let Some(with) = &mut query.with else {
+            return;
+        };
+        let hides = |name: &str| self.around.iter().any(|names| names.contains(name));
+        let recursive = with.recursive;
+        let mut renames = Renames::default();
+        for table in &mut with.cte_tables {
+            let old = table.alias.name.value.clone();
+            let hiding = hides(&old);
+            if hiding {
+                self.renamed += 1;
+            }
+            let new = format!("{old}{UNIQUE}{}", self.renamed);
+            if hiding && recursive {
+                renames.names.insert(old.clone(), new.clone());
+            }
+            let ControlFlow::Continue(()) = table.query.visit(&mut renames);
+            if hiding {
+                renames.names.insert(old, new.clone());
+                table.alias.name.value = new;
+            }
+        }
+        if renames.names.is_empty() {
+            return;
+        }
+        let ControlFlow::Continue(()) = query.body.visit(&mut renames);
+        if let Some(order) = &mut query.order_by {
+            let ControlFlow::Continue(()) = order.visit(&mut renames);
+        }
+    }
+}
+
+/// References to renamed common table expressions; they keep the old name as alias.
+#[derive(Default)]
+struct Renames {
+    names: HashMap<String, String>,
+}
+
+impl VisitorMut for Renames {
+    type Break = std::convert::Infallible;
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Self::Break> {
+        if let TableFactor::Table {
+            name,
+            alias,
+            args: None,
+            ..
+        } = factor
+            && let [part] = name.0.as_slice()
+            && let Some(ident) = part.as_ident()
+            && let Some(new) = self.names.get(&ident.value)
+        {
+            if alias.is_none() {
+                *alias = Some(TableAlias {
+                    explicit: true,
+                    name: ident.clone(),
+                    columns: Vec::new(),
+                    at: None,
+                });
+            }
+            *name = ObjectName::from(Ident::with_quote('"', new.as_str()));
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn no_rows() -> datafusion::sql::sqlparser::ast::Values {
+    datafusion::sql::sqlparser::ast::Values {
+        explicit_row: false,
+        value_keyword: false,
+        rows: Vec::new(),
+    }
+}
+
+/// Marks the parts of a query's body. A chain of set operations is as deep as it is long: no recursion.
+fn mark_body(body: &mut SetExpr) {
+    let mut open = vec![body];
+    while let Some(part) = open.pop() {
+        let multiset = matches!(part, SetExpr::SetOperation { op, set_quantifier: SetQuantifier::All, .. } if *op != SetOperator::Union);
+        let merges = matches!(part, SetExpr::Select(select) if merged::concerns(select));
+        let mut part = part;
+        if multiset || merges {
+            let taken = std::mem::replace(part, SetExpr::Values(no_rows()));
+            let mark = if multiset { MULTISET } else { MERGED };
+            *part = select_from(bare_query(taken), mark);
+            match inner_body(part) {
+                Some(inner) if multiset => part = inner,
+                _ => continue,
+            }
+        }
+        if let SetExpr::SetOperation { left, right, .. } = part {
+            open.push(left);
+            open.push(right);
+        }
+    }
+}
+
+/// The body of the marked subquery that `select_from` made.
+fn inner_body(part: &mut SetExpr) -> Option<&mut SetExpr> {
+    let SetExpr::Select(select) = part else {
+        return None;
+    };
+    match &mut select.from.first_mut()?.relation {
+        TableFactor::Derived { subquery, .. } => Some(subquery.body.as_mut()),
+        _ => None,
+    }
+}

@@ -141,9 +141,7 @@ fn session_state(
         .with_config(config)
         .with_runtime_env(environment)
         .with_default_features();
-    for rule in scan::physical_rules() {
-        builder = builder.with_physical_optimizer_rule(rule);
-    }
+    builder = builder.with_physical_optimizer_rules(scan::optimizer_rules());
     let mut builder = expr::configure(builder);
     let type_planner = builder.type_planner().clone();
     let mut state = builder.build();

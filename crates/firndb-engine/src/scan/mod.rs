@@ -32,6 +32,7 @@ use std::sync::atomic::AtomicU64;
 
 use datafusion::catalog::TableProvider;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use firndb_storage::{Form, Snapshot, Table};
 
 use crate::Result;
@@ -84,6 +85,13 @@ pub fn table_provider(
 pub fn frame_provider(frame: &Frame) -> Result<Arc<dyn TableProvider>> {
     let source = frame::FrameSource::new(frame)?;
     Ok(Arc::new(provider::MorselTable::new(Arc::new(source))))
+}
+
+/// All physical optimizer rules: DataFusion's, as far as they are sound, and ours.
+pub fn optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+    let mut rules = rules::sound(PhysicalOptimizer::new().rules);
+    rules.extend(physical_rules());
+    rules
 }
 
 /// Physical optimizer rules that come after DataFusion's own.

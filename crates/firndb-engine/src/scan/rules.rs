@@ -1,4 +1,4 @@
-//! Physical rules that come after DataFusion's own.
+//! Physical rules: which of DataFusion's are sound, and those that come after them.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -8,12 +8,71 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::physical_expr::expressions::DynamicFilterPhysicalExpr;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::filter_pushdown::FilterPushdown;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, PhysicalExpr};
 
 use super::exec::MorselScan;
 use super::merge::OrderedMergeExec;
+
+/// DataFusion's rules without what answers wrongly.
+///
+/// DataFusion 55 carries filters down a physical plan by the *names* of columns. Below a join whose sides have columns of one name
+/// (`a.v` and `b.v`) it finds the wrong one: `FROM a RIGHT JOIN b … WHERE (b.v < 6 OR a.v = 100) AND b.v <> 0` came to filter `b` by
+/// `v = 100`. Static filters are where they belong already, thanks to the logical rules. Dynamic ones are carried only in plans
+/// without such names.
+pub(super) fn sound(
+    rules: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>>,
+) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+    let of_static = FilterPushdown::new();
+    let of_dynamic = FilterPushdown::new_post_optimization();
+    rules
+        .into_iter()
+        .filter(|rule| rule.name() != of_static.name())
+        .map(|rule| {
+            if rule.name() == of_dynamic.name() {
+                Arc::new(UnambiguousPushdown(FilterPushdown::new_post_optimization()))
+            } else {
+                rule
+            }
+        })
+        .collect()
+}
+
+/// Carries dynamic filters to scans where every column's name says which it is.
+#[derive(Debug)]
+struct UnambiguousPushdown(FilterPushdown);
+
+impl PhysicalOptimizerRule for UnambiguousPushdown {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if plan.exists(|node| Ok(has_ambiguous_names(node)))? {
+            return Ok(plan);
+        }
+        self.0.optimize(plan, config)
+    }
+
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn schema_check(&self) -> bool {
+        self.0.schema_check()
+    }
+}
+
+fn has_ambiguous_names(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let schema = plan.schema();
+    let mut names = HashSet::with_capacity(schema.fields().len());
+    schema
+        .fields()
+        .iter()
+        .any(|field| !names.insert(field.name().as_str()))
+}
 
 /// Merges partitions in their order wherever DataFusion would interleave them, at the root of the plan too.
 #[derive(Debug)]

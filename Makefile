@@ -46,7 +46,7 @@ bench: setup ## every workload beside its peers; `python -m bench NAME` for one
 
 lint: setup ## rustfmt, clippy, ruff, mypy
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy --release --workspace --all-targets -- -D warnings
 	ruff format --check python tests bench demo
 	ruff check python tests bench demo
 	mypy --strict python/firndb

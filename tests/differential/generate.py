@@ -172,7 +172,9 @@ class Generator:
         r = self.random
         condition = f"s.k {r.choice(['=', '=', '<', '<=', '<>', '>'])} {self.column(scope, self.key)}"
         if r.random() < 0.2:
-            condition += f" {r.choice(['AND', 'OR'])} coalesce(s.k, 0) > coalesce({self.column(scope, self.key)}, {r.randint(-5, 5)})"
+            condition += (
+                f" {r.choice(['AND', 'OR'])} coalesce(s.k, 0) > coalesce({self.column(scope, self.key)}, {r.randint(-5, 5)})"
+            )
         return condition
 
     def subquery(self, scope: dict[str, Table]) -> str:

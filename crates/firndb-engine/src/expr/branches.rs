@@ -43,7 +43,7 @@ pub(crate) fn unified_case(mut case: Case, schema: &DFSchema) -> Result<Transfor
     };
     for (branch, from) in branches.iter_mut().zip(&types) {
         let value = std::mem::take(branch.as_mut());
-        **branch = Box::new(converted(value, from, &common)?);
+        ***branch = converted(value, from, &common)?;
     }
     Ok(Transformed::yes(Expr::Case(case)))
 }

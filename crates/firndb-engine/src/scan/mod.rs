@@ -99,5 +99,6 @@ pub fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     vec![
         Arc::new(rules::ConfineDynamicFilters),
         Arc::new(rules::PreserveOrder),
+        Arc::new(rules::YieldingJoins),
     ]
 }

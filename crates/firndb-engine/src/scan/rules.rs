@@ -10,7 +10,9 @@ use datafusion::physical_expr::expressions::DynamicFilterPhysicalExpr;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::filter_pushdown::FilterPushdown;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
+use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, PhysicalExpr};
 
 use super::exec::MorselScan;
@@ -107,6 +109,37 @@ impl PhysicalOptimizerRule for PreserveOrder {
 
     fn name(&self) -> &str {
         "preserve_order"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// Lets joins yield to their runtime. From one batch of its input a join may make batches for hours, and a cancelled query ends where it yields.
+#[derive(Debug)]
+pub struct YieldingJoins;
+
+impl PhysicalOptimizerRule for YieldingJoins {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        _config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        plan.transform_up(|node| {
+            if node.is::<CrossJoinExec>()
+                || node.is::<NestedLoopJoinExec>()
+                || node.is::<HashJoinExec>()
+            {
+                return Ok(Transformed::yes(Arc::new(CooperativeExec::new(node))));
+            }
+            Ok(Transformed::no(node))
+        })
+        .data()
+    }
+
+    fn name(&self) -> &str {
+        "yielding_joins"
     }
 
     fn schema_check(&self) -> bool {

@@ -13,6 +13,7 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::execution::{FunctionRegistry, SendableRecordBatchStream};
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::OptimizerConfig;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::stream::{
     RecordBatchReceiverStreamBuilder, RecordBatchStreamAdapter,
@@ -78,11 +79,8 @@ impl Scope {
             return Ok(physical);
         }
         // What the root's partitions merge into is a physical rule's business, too: it keeps the table's order.
-        let mut merged: Arc<dyn ExecutionPlan> = Arc::new(CoalescePartitionsExec::new(physical));
-        for rule in scan::physical_rules() {
-            merged = rule.optimize(merged, self.state.config_options())?;
-        }
-        Ok(merged)
+        let merged = Arc::new(CoalescePartitionsExec::new(physical));
+        Ok(scan::rules::PreserveOrder.optimize(merged, self.state.config_options())?)
     }
 
     /// Applies the logical rules. DataFusion's own entry point takes the statement's time from the session's state, which

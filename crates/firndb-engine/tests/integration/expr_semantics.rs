@@ -275,7 +275,7 @@ async fn discounts_keep_their_fraction() {
         )
     };
     let context = with_table(vec![
-        ("price", decimals(vec![100_00, 33_33])),
+        ("price", decimals(vec![10_000, 3_333])),
         ("discount", decimals(vec![5, 10])),
     ]);
     assert_eq!(

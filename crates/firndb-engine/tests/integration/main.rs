@@ -1,4 +1,5 @@
 //! The engine's integration tests, in one program: each of several would compile DataFusion's generic code again.
+#![allow(clippy::unwrap_used)]
 
 mod dml;
 mod engine;

@@ -212,7 +212,7 @@ async fn counts_see_uncommitted_rows_of_their_own_transaction_alone() {
     let statement = writer.begin_statement();
     table.insert(&writer, &rows(ROWS..ROWS + 10)).unwrap();
     let _next = writer.begin_statement();
-    drop(statement);
+    let _ = statement;
     let context = context();
     let sql = "SELECT count(*), max(a), min(a), count(b) FROM t";
     for (transaction, count) in [(&writer, ROWS + 10), (&other, ROWS)] {

@@ -175,3 +175,24 @@ def test_deep_nesting_is_an_answer_or_an_error(con: firndb.Connection, sql: str)
     except firndb.Error as error:
         assert error.sqlstate in ("54001", "54000", "42601"), error
     assert con.execute("SELECT count(*) FROM orders").fetchone() == (2,)
+
+
+def test_text_in_arrow_data_that_is_no_utf8(con: firndb.Connection) -> None:
+    import numpy as np
+    import pyarrow as pa
+
+    offsets = pa.py_buffer(np.array([0, 2], dtype="int32"))
+    broken = pa.Array.from_buffers(pa.string(), 1, [None, offsets, pa.py_buffer(b"\xff\xfe")])
+    frame = pa.table({"s": broken})
+    coded = pa.table({"s": pa.DictionaryArray.from_arrays(pa.array([0]), broken)})
+    for rows in (frame, coded):
+        with pytest.raises(firndb.DataError) as raised:
+            con.append("broken", rows, create=True)
+        assert raised.value.sqlstate == "22021"
+        con.register("foreign_rows", rows)
+        with pytest.raises(firndb.DataError) as raised:
+            con.execute("SELECT upper(s) FROM foreign_rows").fetchall()
+        assert raised.value.sqlstate == "22021"
+    astray = pa.table({"s": pa.DictionaryArray.from_arrays(pa.array([5]), pa.array(["x"]), safe=False)})
+    with pytest.raises(firndb.DataError):
+        con.append("astray", astray, create=True)

@@ -60,6 +60,11 @@ class Connection:
     def closed(self) -> bool:
         """Whether the connection is closed."""
     @property
+    def arraysize(self) -> int:
+        """Rows that `fetchmany` returns without a size."""
+    @arraysize.setter
+    def arraysize(self, rows: int, /) -> None: ...
+    @property
     def in_transaction(self) -> bool:
         """Whether an explicit transaction is open."""
     progress_bar: bool

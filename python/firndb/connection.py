@@ -104,9 +104,6 @@ class Connection(_firndb.Connection):
 
     __slots__ = ()
 
-    #: Rows that `fetchmany` returns without a size.
-    arraysize = 1
-
     # Statements: execute and executemany are the native class's.
 
     def sql(self, query: str, parameters: Parameters = None) -> Relation:

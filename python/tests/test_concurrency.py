@@ -38,6 +38,17 @@ def test_a_transaction_rolls_back_on_an_exception(con: firndb.Connection) -> Non
     assert con.execute("SELECT count(*) FROM t").fetchone() == (0,)
 
 
+def test_an_error_that_is_caught_in_a_transaction_does_not_lose_its_rows_silently(con: firndb.Connection) -> None:
+    con.execute("CREATE TABLE kept (a INTEGER PRIMARY KEY)")
+    with pytest.raises(firndb.Error) as raised, con.transaction():
+        con.execute("INSERT INTO kept VALUES (1), (2)")
+        with pytest.raises(firndb.IntegrityError):
+            con.execute("INSERT INTO kept VALUES (1)")
+    assert raised.value.sqlstate == "25P02"
+    assert not con.in_transaction
+    assert con.execute("SELECT count(*) FROM kept").fetchone() == (0,)
+
+
 def test_commit_and_rollback_without_a_transaction_do_nothing(con: firndb.Connection) -> None:
     assert con.commit() is con
     assert con.rollback() is con

@@ -46,6 +46,8 @@ sql_states! {
     DataException = "22000",
     /// An escape of LIKE that is none, or that nothing follows.
     InvalidEscapeSequence = "22025",
+    /// A pattern that is no regular expression.
+    InvalidRegularExpression = "2201B",
     /// A parameter that does not fit.
     InvalidParameterValue = "22023",
     /// A text that is no value of the type.

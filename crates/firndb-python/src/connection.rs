@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow::array::{RecordBatch, RecordBatchIterator, RecordBatchReader};
 use arrow::datatypes::SchemaRef;
@@ -72,6 +73,8 @@ impl Drop for NativeDatabase {
 pub struct Connection {
     link: Arc<Link>,
     last: Exclusive<Last>,
+    /// Rows that `fetchmany` returns without a size.
+    arraysize: AtomicUsize,
 }
 
 /// What the last statement left.
@@ -130,6 +133,17 @@ impl Connection {
         frames.close();
         *this.last.lock(py)? = this.left_by(outcome?);
         Ok(slf)
+    }
+
+    /// Rows that `fetchmany` returns without a size.
+    #[getter]
+    fn arraysize(&self) -> usize {
+        self.arraysize.load(Ordering::Relaxed)
+    }
+
+    #[setter]
+    fn set_arraysize(&self, rows: usize) {
+        self.arraysize.store(rows, Ordering::Relaxed);
     }
 
     /// Runs one statement for each of the sets of parameters, as one statement.
@@ -282,9 +296,18 @@ impl Connection {
     fn run(&self, py: Python<'_>, sql: &str) -> PyResult<()> {
         let frames = Frames::of_caller(py)?;
         frames.close();
-        self.link
-            .execute(py, sql, Default::default(), &frames)
-            .map(|outcome| drop_detached(outcome.rows))
+        let outcome = self.link.execute(py, sql, Default::default(), &frames)?;
+        // SQL's COMMIT of a failed transaction rolls back and says so in its tag, which a program does not see.
+        if sql == "COMMIT" && outcome.tag == "ROLLBACK" {
+            let error = Error::new(
+                SqlState::InFailedSqlTransaction,
+                "the transaction had failed and was rolled back",
+            )
+            .with_hint("A statement of it failed; what follows an error that is caught is not committed. Use a savepoint.");
+            return Err(errors::to_python(py, &error, None));
+        }
+        drop_detached(outcome.rows);
+        Ok(())
     }
 
     /// Runs a statement over a frame that it names, without touching the last result. Returns the rows affected.
@@ -388,6 +411,7 @@ impl Connection {
         Connection {
             link,
             last: Exclusive::new(Last::default()),
+            arraysize: AtomicUsize::new(1),
         }
     }
 

@@ -13,6 +13,7 @@ use super::execute::{Call, located};
 use super::session::{Inner, Session};
 use crate::catalog::TableEntry;
 use crate::error::{Error, Result, SqlState};
+use crate::scan::frame::check_foreign;
 use crate::statement::{dml, unknown_column};
 
 impl Session {
@@ -54,7 +55,11 @@ impl Session {
                     .with_hint("Append again."));
                 };
                 let batches = futures::stream::iter(
-                    rows.map(|batch| batch.map_err(DataFusionError::from)),
+                    rows.map(|batch| {
+                        let batch = batch.map_err(DataFusionError::from)?;
+                        batch.columns().iter().try_for_each(check_foreign)?;
+                        Ok(batch)
+                    }),
                 );
                 let stream: SendableRecordBatchStream = Box::pin(RecordBatchStreamAdapter::new(
                     Arc::clone(&schema),

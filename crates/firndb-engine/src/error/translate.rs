@@ -120,8 +120,26 @@ fn external(
     } else if let Some(io_error) = inner.downcast_ref::<std::io::Error>() {
         io(io_error)
     } else {
-        Error::internal(whole.to_string())
+        let message = inner.to_string();
+        match is_pattern(&message) {
+            true => pattern(&message),
+            false => Error::internal(whole.to_string()),
+        }
     }
+}
+
+fn is_pattern(message: &str) -> bool {
+    message.contains("regex parse error") || message.contains("Regular expression did not compile")
+}
+
+/// A regular expression that is none: the regex library's last line says why.
+fn pattern(message: &str) -> Error {
+    let reason = message.lines().rev().find_map(|line| line.trim().strip_prefix("error: "));
+    let reason = reason.unwrap_or("the pattern can't be parsed");
+    Error::new(
+        SqlState::InvalidRegularExpression,
+        format!("invalid regular expression: {reason}"),
+    )
 }
 
 fn parquet(error: &ParquetError) -> Error {
@@ -363,6 +381,9 @@ fn in_sql(call: &str) -> String {
 
 /// What an operator or a function says in words.
 fn execution(message: &str) -> Error {
+    if is_pattern(message) {
+        return pattern(message);
+    }
     let line = first_line(message);
     let lower = line.to_lowercase();
     let state = if lower.contains("divide by zero") || lower.contains("division by zero") {
@@ -400,6 +421,9 @@ fn conversion(message: &str) -> Error {
 
 /// What a kernel says in words.
 fn computation(message: &str) -> Error {
+    if is_pattern(message) {
+        return pattern(message);
+    }
     let line = first_line(message);
     let lower = line.to_lowercase();
     let state = if lower.contains("overflow") || lower.contains("is too large") {

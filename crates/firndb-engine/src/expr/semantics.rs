@@ -232,6 +232,17 @@ fn is_comparison(operator: Operator) -> bool {
 }
 
 fn compared(binary: &BinaryExpr, schema: &DFSchema) -> Result<Option<Expr>> {
+    // The column first: in an outer join's condition DataFusion takes `0 = column` for a key of the side that it says nothing about.
+    let turned = match binary.op.swap() {
+        Some(operator) if !binary.left.any_column_refs() && binary.right.any_column_refs() => Some(
+            BinaryExpr::new(binary.right.clone(), operator, binary.left.clone()),
+        ),
+        _ => None,
+    };
+    if let Some(turned) = turned {
+        let rewritten = compared(&turned, schema)?;
+        return Ok(Some(rewritten.unwrap_or(Expr::BinaryExpr(turned))));
+    }
     let typed = comparison(&binary.left, binary.op, &binary.right, schema)?;
     let binary = match &typed {
         Some(Expr::BinaryExpr(typed)) => typed,

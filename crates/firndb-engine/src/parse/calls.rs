@@ -19,6 +19,11 @@ use crate::error::{Error, Result, SqlState};
 
 /// Name, number of arguments, and the expression that the call stands for.
 const MACROS: &[(&str, usize, &str)] = &[
+    (
+        "version",
+        0,
+        concat!("'FirnDB ", env!("CARGO_PKG_VERSION"), "'"),
+    ),
     ("list_unique", 1, "array_length(list_distinct(a))"),
     ("array_unique", 1, "array_length(list_distinct(a))"),
     ("list_reverse_sort", 1, "array_sort(a, 'DESC')"),

@@ -53,6 +53,8 @@ pub const MAX_DEPTH: usize = 3_000;
 pub const MAX_OPERATORS: usize = 500;
 /// Levels of subqueries.
 const MAX_QUERIES: usize = 200;
+/// Levels of subqueries in expressions: DataFusion's planning doubles with each.
+const MAX_SUBQUERIES: usize = 16;
 /// Levels of syntax that the parser goes down.
 const MAX_NESTING: usize = 1_000;
 /// Parentheses that may open one directly after the other.

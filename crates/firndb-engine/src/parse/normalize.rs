@@ -17,7 +17,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::source::Source;
-use super::{Command, MAX_DEPTH, MAX_OPERATORS, MAX_QUERIES, ParameterNames, Parsed, too_deep};
+use super::{Command, MAX_DEPTH, MAX_OPERATORS, MAX_QUERIES, MAX_SUBQUERIES, ParameterNames, Parsed, too_deep};
 use super::{calls, clauses, patterns, relations, rows};
 use crate::error::{Error, Result, SqlState};
 
@@ -58,6 +58,7 @@ pub(super) fn normalize(
         deepest: 0,
         queries: 0,
         deepest_query: 0,
+        subqueries: 0,
     };
     let flow = match &mut command {
         Command::Sql(statement) => statement.visit(&mut normalizer),
@@ -88,6 +89,8 @@ struct Normalizer<'a> {
     deepest: usize,
     queries: usize,
     deepest_query: usize,
+    /// Subqueries in expressions around the one at hand.
+    subqueries: usize,
 }
 
 type Flow = ControlFlow<Box<Error>>;
@@ -213,6 +216,14 @@ pub(super) fn text_name(expr: &Expr) -> String {
     } else {
         text.chars().take(MAX_TEXT_NAME).collect()
     }
+}
+
+/// Whether an expression holds a query.
+fn is_subquery(expr: &Expr) -> bool {
+    matches!(
+        expr,
+        Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. }
+    )
 }
 
 impl VisitorMut for Normalizer<'_> {
@@ -431,6 +442,10 @@ impl VisitorMut for Normalizer<'_> {
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
+        self.subqueries += usize::from(is_subquery(expr));
+        if self.subqueries > MAX_SUBQUERIES {
+            return ControlFlow::Break(Box::new(too_deep()));
+        }
         if let Expr::Identifier(name) = expr
             && name.quote_style.is_none()
             && RESERVED.contains(&name.value.as_str())
@@ -455,6 +470,9 @@ impl VisitorMut for Normalizer<'_> {
     fn post_visit_expr(&mut self, expr: &mut Expr) -> Flow {
         self.depth -= 1;
         self.operators -= usize::from(is_operator(expr));
+        self.subqueries = self
+            .subqueries
+            .saturating_sub(usize::from(is_subquery(expr)));
         let rewritten = rows::rewrite(expr)
             .and_then(|()| patterns::rewrite(expr))
             .and_then(|()| calls::rewrite(expr));

@@ -75,6 +75,41 @@ pub fn compute_array(
     cast_with_options(array, target, &strict)
 }
 
+/// Refuses text that is not UTF-8, and dictionaries whose keys lead nowhere: what comes through Arrow's C interface was checked by nobody.
+/// 22021 for text.
+pub fn check_foreign(array: &ArrayRef) -> Result<()> {
+    if !may_be_broken(array.data_type()) {
+        return Ok(());
+    }
+    array.to_data().validate_full().map_err(|error| {
+        let message = error.to_string();
+        if message.to_lowercase().contains("utf8") || message.to_lowercase().contains("utf-8") {
+            Error::new(
+                SqlState::CharacterNotInRepertoire,
+                "invalid byte sequence for encoding \"UTF8\"",
+            )
+        } else {
+            Error::new(
+                SqlState::DataException,
+                format!("the Arrow data is not valid: {message}"),
+            )
+        }
+    })
+}
+
+/// Whether values of a type refer to others, or are text.
+fn may_be_broken(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Utf8
+        | DataType::LargeUtf8
+        | DataType::Utf8View
+        | DataType::BinaryView
+        | DataType::Dictionary(_, _)
+        | DataType::RunEndEncoded(_, _) => true,
+        nested => nested.is_nested(),
+    }
+}
+
 /// A piece of a batch of the frame.
 #[derive(Debug, Clone, Copy)]
 struct Piece {
@@ -164,6 +199,7 @@ impl MorselSource for FrameSource {
         let mut shared = true;
         let mut columns = Vec::with_capacity(projection.len());
         for (column, field) in rows.columns().iter().zip(schema.fields()) {
+            check_foreign(column)?;
             shared &= column.data_type() == field.data_type();
             columns.push(compute_array(column, field.data_type())?);
         }

@@ -28,8 +28,8 @@ use datafusion::logical_expr::expr::{Exists, InSubquery};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
-    Aggregate, BinaryExpr, Expr, ExprSchemable, Filter, LogicalPlan, LogicalPlanBuilder, Operator,
-    Subquery, lit, when,
+    Aggregate, BinaryExpr, Expr, ExprSchemable, Filter, Join, JoinType, LogicalPlan,
+    LogicalPlanBuilder, Operator, Subquery, lit, when,
 };
 
 use super::unnest;
@@ -42,6 +42,7 @@ const MEMBERS: &str = "__firndb_members";
 pub(super) fn rewrite(plan: LogicalPlan) -> Result<LogicalPlan> {
     let plan = plan.transform_up_with_subqueries(|node| match node {
         LogicalPlan::Filter(filter) => rewrite_filter(filter),
+        LogicalPlan::Join(join) => rewrite_join(join),
         node => {
             let names = NamePreserver::new(&node);
             let schemas: Vec<_> = node
@@ -116,6 +117,70 @@ fn subqueries_below(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
         .build()?;
     let aggregate = Aggregate::try_new(Arc::new(input), groups, aggregates)?;
     Ok(Transformed::yes(LogicalPlan::Aggregate(aggregate)))
+}
+
+/// Takes conditions with subqueries out of a join: above an inner one, and below the side of an outer one that may go without a match.
+fn rewrite_join(mut join: Join) -> PlanResult<Transformed<LogicalPlan>> {
+    let Some(condition) = &join.filter else {
+        return Ok(Transformed::no(LogicalPlan::Join(join)));
+    };
+    if !has_subquery(condition)? {
+        return Ok(Transformed::no(LogicalPlan::Join(join)));
+    }
+    let mut kept = Vec::new();
+    let mut taken = Vec::new();
+    for condition in join.filter.take().map_or_else(Vec::new, split_conjunction_owned) {
+        match has_subquery(&condition)? {
+            true => taken.push(condition),
+            false => kept.push(condition),
+        }
+    }
+    join.filter = conjunction(kept);
+    let Some(taken) = conjunction(taken) else {
+        return Ok(Transformed::no(LogicalPlan::Join(join)));
+    };
+    let side = match join.join_type {
+        JoinType::Inner => {
+            return rewrite_filter(Filter::try_new(taken, Arc::new(LogicalPlan::Join(join)))?);
+        }
+        JoinType::Left | JoinType::LeftSemi | JoinType::LeftAnti => &mut join.right,
+        JoinType::Right | JoinType::RightSemi | JoinType::RightAnti => &mut join.left,
+        _ => return Err(joined_subquery()),
+    };
+    if !is_of(&taken, side.schema())? {
+        return Err(joined_subquery());
+    }
+    let filter = Filter::try_new(taken, Arc::clone(side))?;
+    *side = Arc::new(rewrite_filter(filter)?.data);
+    Ok(Transformed::yes(LogicalPlan::Join(join)))
+}
+
+fn joined_subquery() -> DataFusionError {
+    Error::unsupported(
+        "a subquery in the condition of an outer join that depends on the side whose rows are all kept is not supported",
+    )
+    .with_hint("Compute it in a subquery in FROM, and join that.")
+    .into()
+}
+
+/// Whether an expression, its subqueries included, needs no other columns than those of `schema`.
+fn is_of(expression: &Expr, schema: &DFSchemaRef) -> PlanResult<bool> {
+    let mut within = true;
+    expression.apply(|part| {
+        match part {
+            Expr::Column(column) => within &= schema.maybe_index_of_column(column).is_some(),
+            Expr::ScalarSubquery(subquery)
+            | Expr::Exists(Exists { subquery, .. })
+            | Expr::InSubquery(InSubquery { subquery, .. }) => {
+                for column in unnest::needed(&subquery.subquery)? {
+                    within &= schema.maybe_index_of_column(&column).is_some();
+                }
+            }
+            _ => {}
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(within)
 }
 
 fn rewrite_filter(filter: Filter) -> PlanResult<Transformed<LogicalPlan>> {

@@ -110,6 +110,11 @@ pub(super) struct Approximate {
 impl Approximate {
     fn add_finite(&mut self, value: f64) {
         let sum = self.sum + value;
+        if !sum.is_finite() {
+            // Beyond the largest double, as IEEE 754 has it: nothing that was lost makes up for that.
+            self.sum = sum;
+            return;
+        }
         self.lost += if self.sum.abs() >= value.abs() {
             (self.sum - sum) + value
         } else {

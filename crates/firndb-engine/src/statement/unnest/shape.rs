@@ -39,7 +39,7 @@ pub(super) fn each_outer(plan: &LogicalPlan, found: &mut impl FnMut(&Column)) ->
 }
 
 /// The outer columns that a subquery needs, those of subqueries inside it that none of its own rows has included.
-fn needed(plan: &LogicalPlan) -> PlanResult<Vec<Column>> {
+pub(in crate::statement) fn needed(plan: &LogicalPlan) -> PlanResult<Vec<Column>> {
     let mut columns = skipping(plan)?;
     each_outer(plan, &mut |column| columns.push(column.clone()))?;
     Ok(columns)

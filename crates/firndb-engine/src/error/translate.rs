@@ -134,7 +134,10 @@ fn is_pattern(message: &str) -> bool {
 
 /// A regular expression that is none: the regex library's last line says why.
 fn pattern(message: &str) -> Error {
-    let reason = message.lines().rev().find_map(|line| line.trim().strip_prefix("error: "));
+    let reason = message
+        .lines()
+        .rev()
+        .find_map(|line| line.trim().strip_prefix("error: "));
     let reason = reason.unwrap_or("the pattern can't be parsed");
     Error::new(
         SqlState::InvalidRegularExpression,

@@ -17,7 +17,10 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::source::Source;
-use super::{Command, MAX_DEPTH, MAX_OPERATORS, MAX_QUERIES, MAX_SUBQUERIES, ParameterNames, Parsed, too_deep};
+use super::{
+    Command, MAX_DEPTH, MAX_OPERATORS, MAX_QUERIES, MAX_SUBQUERIES, ParameterNames, Parsed,
+    too_deep,
+};
 use super::{calls, clauses, patterns, relations, rows};
 use crate::error::{Error, Result, SqlState};
 

@@ -272,11 +272,7 @@ impl ExecutionPlan for MorselScan {
         _inputs: &[Arc<Statistics>],
         args: &StatisticsArgs,
     ) -> Result<Arc<Statistics>> {
-        let mut statistics = self
-            .source
-            .statistics()
-            .clone()
-            .project(Some(&self.projection));
+        let mut statistics = self.source.statistics(&self.projection).as_ref().clone();
         statistics.total_byte_size = statistics
             .column_statistics
             .iter()

@@ -208,7 +208,7 @@ impl MorselSource for FrameSource {
         Ok((batch, shared))
     }
 
-    fn statistics(&self) -> &Statistics {
-        &self.statistics
+    fn statistics(&self, columns: &[usize]) -> Arc<Statistics> {
+        Arc::new(self.statistics.clone().project(Some(&columns.to_vec())))
     }
 }

@@ -6,7 +6,7 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{DFSchema, Result, Statistics};
+use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 
@@ -59,10 +59,6 @@ impl TableProvider for MorselTable {
 
     fn table_type(&self) -> TableType {
         TableType::Base
-    }
-
-    fn statistics(&self) -> Option<Statistics> {
-        Some(self.source.statistics().clone())
     }
 
     fn supports_filters_pushdown(

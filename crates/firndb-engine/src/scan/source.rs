@@ -10,6 +10,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::stats::Precision;
 use datafusion::common::{ColumnStatistics, ScalarValue, Statistics};
 use firndb_storage::{Form, Scan, Snapshot, Table, TableStatistics};
+use parking_lot::Mutex;
 
 use super::{SLOT_COLUMN, ScanProgress, Shape};
 use crate::Result;
@@ -30,8 +31,8 @@ pub trait MorselSource: Debug + Send + Sync + 'static {
     fn rows(&self, morsel: usize) -> usize;
     /// Reads columns of a morsel, in the order of `projection`. The second value says whether memory was shared (`true`) or rows were copied.
     fn read(&self, morsel: usize, projection: &[usize]) -> Result<(RecordBatch, bool)>;
-    /// Statistics of all rows, by column of the schema.
-    fn statistics(&self) -> &Statistics;
+    /// Statistics of all rows, for these columns of the schema in this order.
+    fn statistics(&self, columns: &[usize]) -> Arc<Statistics>;
     /// Least value of a column by morsel, in the column's type, null where unknown.
     fn minimums(&self, _column: usize) -> Option<ArrayRef> {
         None
@@ -58,11 +59,14 @@ pub trait MorselSource: Debug + Send + Sync + 'static {
 #[derive(Debug)]
 pub struct TableSource {
     scan: Scan,
+    table: Table,
+    snapshot: Snapshot,
     form: Form,
     schema: SchemaRef,
     /// Position of `__slot`, the last column, if the scan shows it.
     slot: Option<usize>,
-    statistics: Statistics,
+    /// Statistics by the columns that were asked for: a plan asks more than once, and never for all of a wide table.
+    statistics: Mutex<Vec<(Vec<usize>, Arc<Statistics>)>>,
     progress: Arc<ScanProgress>,
 }
 
@@ -76,14 +80,9 @@ impl TableSource {
     ) -> Result<Self> {
         let Shape { form, slots, whole } = shape;
         let stored = form.schema(table.schema());
-        let known = table.statistics(snapshot)?;
-        let mut statistics = table_statistics(&stored, &known);
         let (schema, slot) = if slots {
             let mut fields: Vec<_> = stored.fields().iter().cloned().collect();
             fields.push(Arc::new(Field::new(SLOT_COLUMN, DataType::UInt64, false)));
-            statistics
-                .column_statistics
-                .push(ColumnStatistics::new_unknown());
             let schema = Schema::new_with_metadata(fields, stored.metadata().clone());
             (Arc::new(schema), Some(stored.fields().len()))
         } else {
@@ -94,12 +93,38 @@ impl TableSource {
                 true => table.scan_whole(snapshot)?,
                 false => table.scan(snapshot)?,
             },
+            table: table.clone(),
+            snapshot: snapshot.clone(),
             form,
             schema,
             slot,
-            statistics,
+            statistics: Mutex::default(),
             progress,
         })
+    }
+
+    fn compute_statistics(&self, columns: &[usize]) -> Statistics {
+        let stored: Vec<usize> = columns
+            .iter()
+            .copied()
+            .filter(|&column| Some(column) != self.slot)
+            .collect();
+        let fields: Vec<_> = stored
+            .iter()
+            .map(|&column| Arc::clone(&self.schema.fields()[column]))
+            .collect();
+        let schema = Schema::new(fields);
+        let mut statistics = match self.table.statistics_of(&self.snapshot, &stored) {
+            Ok(known) => table_statistics(&schema, &known),
+            Err(_) => Statistics::new_unknown(&schema),
+        };
+        for (position, &column) in columns.iter().enumerate() {
+            if Some(column) == self.slot {
+                let unknown = ColumnStatistics::new_unknown();
+                statistics.column_statistics.insert(position, unknown);
+            }
+        }
+        statistics
     }
 
     /// A bound in the type that this form shows; `None` where the type can't carry it.
@@ -149,8 +174,14 @@ impl MorselSource for TableSource {
         Ok((batch.project(&order)?, shared))
     }
 
-    fn statistics(&self) -> &Statistics {
-        &self.statistics
+    fn statistics(&self, columns: &[usize]) -> Arc<Statistics> {
+        let mut known = self.statistics.lock();
+        if let Some((_, statistics)) = known.iter().find(|(asked, _)| asked == columns) {
+            return Arc::clone(statistics);
+        }
+        let statistics = Arc::new(self.compute_statistics(columns));
+        known.push((columns.to_vec(), Arc::clone(&statistics)));
+        statistics
     }
 
     fn minimums(&self, column: usize) -> Option<ArrayRef> {

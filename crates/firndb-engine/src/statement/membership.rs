@@ -129,7 +129,11 @@ fn rewrite_join(mut join: Join) -> PlanResult<Transformed<LogicalPlan>> {
     }
     let mut kept = Vec::new();
     let mut taken = Vec::new();
-    for condition in join.filter.take().map_or_else(Vec::new, split_conjunction_owned) {
+    for condition in join
+        .filter
+        .take()
+        .map_or_else(Vec::new, split_conjunction_owned)
+    {
         match has_subquery(&condition)? {
             true => taken.push(condition),
             false => kept.push(condition),

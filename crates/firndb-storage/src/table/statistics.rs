@@ -19,9 +19,9 @@ pub struct TableStatistics {
     pub rows: usize,
     /// Whether everything here was computed for this very snapshot over frozen blocks without deletes or versions.
     pub exact: bool,
-    /// Bytes of the columns.
+    /// Bytes of the columns asked for.
     pub bytes: usize,
-    /// By column.
+    /// By column asked for.
     pub columns: Vec<ColumnStatistics>,
 }
 
@@ -49,12 +49,19 @@ struct Gathered {
 }
 
 impl Table {
-    /// Statistics for `snapshot`.
+    /// Statistics of all columns for `snapshot`.
     pub fn statistics(&self, snapshot: &Snapshot) -> Result<TableStatistics> {
+        let all: Vec<usize> = (0..self.layout.columns.len()).collect();
+        self.statistics_of(snapshot, &all)
+    }
+
+    /// Statistics of some columns (positions in the layout) for `snapshot`: what it costs goes with their number.
+    pub fn statistics_of(&self, snapshot: &Snapshot, columns: &[usize]) -> Result<TableStatistics> {
         let view = snapshot.view();
         let pin = self.pin();
+        let infos = self.columns(columns)?;
         let mut gathered: Vec<Gathered> = Vec::new();
-        gathered.resize_with(self.layout.columns.len(), Gathered::default);
+        gathered.resize_with(infos.len(), Gathered::default);
         let (mut rows, mut hot_rows, mut exact) = (0, 0, true);
         for number in 0..self.relation.block_count() {
             let block = self
@@ -63,7 +70,7 @@ impl Table {
                 .filter(|block| block.rows() > 0 && block.is_born(&view, &pin));
             let Some(block) = block else { continue };
             let frozen = block.run().is_some();
-            for (info, gathered) in self.layout.columns.iter().zip(&mut gathered) {
+            for (info, gathered) in infos.iter().zip(&mut gathered) {
                 gathered.add(info, block.column(info.number, &pin), block.rows());
             }
             let _settled = settle::<Standard>();
@@ -80,7 +87,7 @@ impl Table {
         let mut bytes = 0;
         let columns = gathered
             .iter()
-            .zip(&self.layout.columns)
+            .zip(&infos)
             .map(|(gathered, info)| {
                 bytes += gathered.bytes() + hot_rows * info.physical.bits().div_ceil(8);
                 gathered.finish(exact)

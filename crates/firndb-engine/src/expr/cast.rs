@@ -105,8 +105,11 @@ impl ScalarUDFImpl for Cast {
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> DataFusionResult<FieldRef> {
-        let nullable =
-            self.rule == Rule::Try || args.arg_fields.iter().any(|field| field.is_nullable());
+        // A constant that can't be cast is an error, also beside IS NULL, which the optimizer answers for what is never null.
+        let constant = args.scalar_arguments.iter().any(Option::is_some);
+        let nullable = self.rule == Rule::Try
+            || constant
+            || args.arg_fields.iter().any(|field| field.is_nullable());
         let field = self.target.as_ref().clone();
         Ok(Arc::new(
             field.with_name(self.name()).with_nullable(nullable),

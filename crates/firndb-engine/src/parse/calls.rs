@@ -83,8 +83,8 @@ const MACROS: &[(&str, usize, &str)] = &[
         1,
         "CAST(date_trunc('month', CAST(a AS DATE)) + INTERVAL '1 month' - INTERVAL '1 day' AS DATE)",
     ),
-    ("monthname", 1, "to_char(a, '%B')"),
-    ("dayname", 1, "to_char(a, '%A')"),
+    ("monthname", 1, "strftime(a, '%B')"),
+    ("dayname", 1, "strftime(a, '%A')"),
     (
         "make_timestamp",
         1,
@@ -144,7 +144,6 @@ const MACROS: &[(&str, usize, &str)] = &[
     ("square", 1, "(a * a)"),
     ("round_even", 2, "round(a, b)"),
     ("timezone", 2, "(b AT TIME ZONE a)"),
-    ("to_char", 1, "CAST(a AS VARCHAR)"),
 ];
 
 /// Parts of dates that the planner's `date_part` lacks, and the functions that yield them.

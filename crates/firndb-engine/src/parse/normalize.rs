@@ -221,6 +221,29 @@ pub(super) fn text_name(expr: &Expr) -> String {
     }
 }
 
+/// Wraps casts that are aggregated. DataFusion leaves a cast out of the names of its plans, so that `sum(a)` and `sum(a::DOUBLE)` would be
+/// one column.
+fn tell_casts_apart(function: &mut Function) {
+    const AGGREGATES: [&str; 5] = ["sum", "count", "avg", "min", "max"];
+    let [ObjectNamePart::Identifier(name)] = function.name.0.as_slice() else {
+        return;
+    };
+    if !AGGREGATES.contains(&name.value.as_str()) {
+        return;
+    }
+    let FunctionArguments::List(list) = &mut function.args else {
+        return;
+    };
+    for argument in &mut list.args {
+        if let FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) = argument
+            && matches!(value, Expr::Cast { .. })
+        {
+            let cast = std::mem::replace(value, Expr::value(Value::Null));
+            *value = call("coalesce", vec![cast]);
+        }
+    }
+}
+
 /// Whether an expression holds a query.
 fn is_subquery(expr: &Expr) -> bool {
     matches!(
@@ -482,14 +505,22 @@ impl VisitorMut for Normalizer<'_> {
         if let Err(error) = rewritten {
             return ControlFlow::Break(Box::new(error));
         }
-        if let Expr::BinaryOp {
-            op: BinaryOperator::BitwiseXor,
-            ..
-        } = expr
-        {
+        let function = match expr {
+            Expr::BinaryOp { op, .. } => match op {
+                BinaryOperator::BitwiseXor => Some("power"),
+                BinaryOperator::PGBitwiseShiftLeft => Some("shift_left"),
+                BinaryOperator::PGBitwiseShiftRight => Some("shift_right"),
+                _ => None,
+            },
+            _ => None,
+        };
+        if let Expr::Function(function) = expr {
+            tell_casts_apart(function);
+        }
+        if let Some(function) = function {
             let taken = std::mem::replace(expr, Expr::value(Value::Null));
             if let Expr::BinaryOp { left, right, .. } = taken {
-                *expr = call("power", vec![*left, *right]);
+                *expr = call(function, vec![*left, *right]);
             }
         }
         ControlFlow::Continue(())

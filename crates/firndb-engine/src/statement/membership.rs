@@ -247,12 +247,24 @@ fn as_condition(expression: Expr, schema: &DFSchemaRef) -> PlanResult<Expr> {
         Expr::InSubquery(membership)
             if !membership.negated
                 && !has_subquery(&membership.expr)?
-                && unnest::joins_rows(&membership.subquery, schema)? =>
+                && unnest::joins_rows(&membership.subquery, schema)?
+                && is_typed_alike(&membership, schema)? =>
         {
             Ok(Expr::InSubquery(membership))
         }
         other => as_value(other, schema, true),
     }
+}
+
+/// Whether no cast stands between the value and the members. DataFusion's decorrelation would yield the cast column beside the bare one
+/// that a condition names, both under one name.
+fn is_typed_alike(membership: &InSubquery, schema: &DFSchemaRef) -> PlanResult<bool> {
+    let members = membership.subquery.subquery.schema();
+    let [member] = members.fields().iter().collect::<Vec<_>>()[..] else {
+        return Ok(true);
+    };
+    Ok(!unnest::depends(&membership.subquery.subquery)?
+        || membership.expr.get_type(schema)? == *member.data_type())
 }
 
 /// An expression whose predicates have all three values. EXISTS has two, so a filter's mark joins may keep it.

@@ -9,6 +9,7 @@ use datafusion::common::Result;
 
 use super::kernel::{Kernel, Takes};
 use crate::expr::convert::POWERS;
+use crate::{Error, SqlState};
 
 /// The functions of this module.
 pub(super) fn kernels() -> Vec<Kernel> {
@@ -75,6 +76,28 @@ pub(super) fn kernels() -> Vec<Kernel> {
             },
         },
         Kernel {
+            name: "shift_left",
+            aliases: &[],
+            takes: &[Integer, Integer],
+            arguments: (2, 2),
+            yields: |_| Some(DataType::Int64),
+            run: |args| {
+                shifted(args, |value, places| {
+                    let shifted = value << places;
+                    // Bits that leave the number would change it.
+                    (shifted >> places == value).then_some(shifted)
+                })
+            },
+        },
+        Kernel {
+            name: "shift_right",
+            aliases: &[],
+            takes: &[Integer, Integer],
+            arguments: (2, 2),
+            yields: |_| Some(DataType::Int64),
+            run: |args| shifted(args, |value, places| Some(value >> places)),
+        },
+        Kernel {
             name: "bit_count",
             aliases: &[],
             takes: &[Integer],
@@ -87,6 +110,37 @@ pub(super) fn kernels() -> Vec<Kernel> {
             },
         },
     ]
+}
+
+/// 22003 for places that a 64-bit integer does not have.
+fn shifted(args: &[ArrayRef], shift: fn(i64, u32) -> Option<i64>) -> Result<ArrayRef> {
+    let values = args[0].as_primitive::<Int64Type>();
+    let places = args[1].as_primitive::<Int64Type>();
+    let shifted: Int64Array = binary_try(values, places, |value, places| {
+        u32::try_from(places)
+            .ok()
+            .filter(|places| *places < i64::BITS)
+            .and_then(|places| shift(value, places))
+            .ok_or_else(|| {
+                let message = format!("a shift of {value} by {places} places is out of range");
+                Error::new(SqlState::NumericValueOutOfRange, message)
+            })
+    })?;
+    Ok(Arc::new(shifted))
+}
+
+fn binary_try(
+    left: &Int64Array,
+    right: &Int64Array,
+    f: impl Fn(i64, i64) -> std::result::Result<i64, Error>,
+) -> std::result::Result<Int64Array, Error> {
+    left.iter()
+        .zip(right)
+        .map(|pair| match pair {
+            (Some(left), Some(right)) => f(left, right).map(Some),
+            _ => Ok(None),
+        })
+        .collect()
 }
 
 fn is_number(data_type: &DataType) -> bool {

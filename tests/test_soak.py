@@ -9,7 +9,6 @@ import time
 from pathlib import Path
 
 import firndb
-import pytest
 
 SECONDS = float(os.environ.get("FIRNDB_SOAK", "6"))
 ACCOUNTS = 20_000
@@ -99,7 +98,6 @@ class Bank:
             raise self.failures[0]
 
 
-@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="reads Linux's memory accounting")
 def test_eight_threads_of_random_transactions() -> None:
     bank = Bank()
     bank.run(SECONDS / 3)

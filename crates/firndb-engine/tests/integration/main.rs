@@ -1,4 +1,5 @@
 //! The engine's integration tests, in one program: each of several would compile DataFusion's generic code again.
+// What `clippy.toml` allows in tests, for their helpers too: an unwrap that fails is the test that fails.
 #![allow(clippy::unwrap_used)]
 
 mod dml;

@@ -22,7 +22,7 @@ use datafusion::logical_expr::{
 };
 
 use super::arithmetic::{ArithmeticOperator, resolve};
-use super::convert::{civil_from_days, message_name};
+use super::convert::civil_from_days;
 use crate::types::{EXTENSION_KEY, UTC, UUID_EXTENSION, sql_name};
 use crate::{Error, SqlState};
 
@@ -319,18 +319,7 @@ impl ScalarUDFImpl for Shorthand {
         } else {
             None
         };
-        found.ok_or_else(|| {
-            let types: Vec<String> = types
-                .iter()
-                .map(|data_type| message_name(&Field::new("", data_type.clone(), true)))
-                .collect();
-            Error::new(
-                SqlState::UndefinedFunction,
-                format!("function {}({}) does not exist", self.name, types.join(", ")),
-            )
-            .with_hint("No function matches the given name and argument types. You might need to add explicit type casts.")
-            .into()
-        })
+        found.ok_or_else(|| kernel::undefined(self.name, types).into())
     }
 
     fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {

@@ -200,7 +200,7 @@ fn lateral(join: Join, names: &mut Names) -> PlanResult<Transformed<LogicalPlan>
     Ok(Transformed::yes(plan))
 }
 
-/// The column's position in a list of columns of a schema, NULLs and qualifiers as names have them.
+/// The position of a column in a list of columns of a schema, whether or not their names are qualified.
 fn position(columns: &[Column], column: &Column, schema: &DFSchema) -> Option<usize> {
     let index = schema.maybe_index_of_column(column)?;
     columns

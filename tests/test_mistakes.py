@@ -166,8 +166,21 @@ def test_absurd_literal_comes_back(con: firndb.Connection) -> None:
         "SELECT " + "abs(" * 20_000 + "1" + ")" * 20_000,
         "SELECT " + "CASE WHEN TRUE THEN " * 5_000 + "1" + " END" * 5_000,
         "SELECT id FROM orders WHERE " + "id = 1 OR " * 20_000 + "id = 2",
+        "CREATE TABLE deep (a " + "STRUCT(a " * 20_000 + "INT" + ")" * 20_000 + ")",
+        "CREATE TABLE deep (a " + "STRUCT<a " * 20_000 + "INT" + ">" * 20_000 + ")",
+        "CREATE TABLE deep (a " + "MAP(INT, " * 20_000 + "INT" + ")" * 20_000 + ")",
+        "CREATE TABLE deep (a " + "ARRAY<" * 20_000 + "INT" + ">" * 20_000 + ")",
+        "CREATE TABLE deep (a INT" + "[]" * 100_000 + ")",
+        "SELECT NULL::INT" + " [ ]" * 100_000,
+        "SELECT " + "[" * 20_000 + "1" + "]" * 20_000,
+        "SELECT " + "{'a': " * 20_000 + "1" + "}" * 20_000,
+        "SELECT " + "- " * 20_000 + "1",
+        "SELECT 1" + "::INT" * 20_000,
     ],
-    ids=["parentheses", "additions", "nots", "subtractions", "unions", "subqueries", "calls", "cases", "disjunctions"],
+    ids=(
+        "parentheses additions nots subtractions unions subqueries calls cases disjunctions struct_types angle_types "
+        "map_types array_types list_types cast_to_list lists structs signs casts"
+    ).split(),
 )
 def test_deep_nesting_is_an_answer_or_an_error(con: firndb.Connection, sql: str) -> None:
     try:

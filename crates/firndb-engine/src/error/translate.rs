@@ -285,6 +285,15 @@ fn plan(message: &str) -> Error {
             ),
         );
     }
+    if line.starts_with("Order by ")
+        && let Some(position) = between(&line, "specified: ", ",")
+            .or_else(|| line.contains("starts at 1").then(|| "0".to_owned()))
+    {
+        return Error::new(
+            SqlState::InvalidColumnReference,
+            format!("ORDER BY position {position} is not in select list"),
+        );
+    }
     if let Some(name) = between(&line, "Invalid function '", "'") {
         let error = Error::new(
             SqlState::UndefinedFunction,

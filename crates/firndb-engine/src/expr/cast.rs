@@ -52,8 +52,18 @@ impl Cast {
     /// The expression cast to `target`; literals are cast at once.
     pub(crate) fn call(expr: Expr, source: &Field, target: &FieldRef, rule: Rule) -> Result<Expr> {
         if is_lossless(source, target) {
-            if source.data_type() == target.data_type() {
+            // What makes text an enum or JSON goes with the cast.
+            let refined = matches!(
+                Refinement::of(source),
+                Refinement::Enum(_) | Refinement::Json
+            );
+            if source.data_type() == target.data_type()
+                && (!refined || source.metadata() == target.metadata())
+            {
                 return Ok(expr);
+            }
+            if refined && source.data_type() == target.data_type() {
+                return Ok(Cast::function(expr, target, rule));
             }
             return Ok(match &expr {
                 Expr::Literal(value, metadata) => {
@@ -70,13 +80,17 @@ impl Cast {
         {
             return Ok(Expr::Literal(folded, None));
         }
+        Ok(Cast::function(expr, target, rule))
+    }
+
+    fn function(expr: Expr, target: &FieldRef, rule: Rule) -> Expr {
         let function = Cast {
             target: Arc::clone(target),
             rule,
             zone: None,
             signature: Signature::any(1, Volatility::Immutable),
         };
-        Ok(ScalarUDF::new_from_impl(function).call(vec![expr]))
+        ScalarUDF::new_from_impl(function).call(vec![expr])
     }
 }
 

@@ -21,7 +21,7 @@ use datafusion::logical_expr::{
 };
 
 use super::operators::joined;
-use super::{inherited, intervals};
+use super::{inherited, intervals, orders};
 
 /// Brings a number to the zero and the NaN that stand for all.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -369,7 +369,10 @@ fn window_keys(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
 fn canonical_sort(keys: Vec<SortExpr>, schema: &DFSchema) -> Result<Vec<SortExpr>> {
     keys.into_iter()
         .map(|mut key| {
-            key.expr = canonical_key(key.expr, schema)?;
+            key.expr = match orders::order_key(&key.expr, schema)? {
+                Some(order) => order,
+                None => canonical_key(key.expr, schema)?,
+            };
             Ok(key)
         })
         .collect()

@@ -11,10 +11,9 @@ use arrow::datatypes::{
 };
 use datafusion::common::{Column, DFSchema, Result, ScalarValue, exec_err};
 use datafusion::functions_aggregate::first_last::first_value_udaf;
-use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::{
     Aggregate, BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder,
-    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, SortExpr, Volatility,
+    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
 /// An interval's length, by which it is compared.
@@ -104,33 +103,6 @@ pub(super) fn comparison(binary: &BinaryExpr, schema: &DFSchema) -> Result<Optio
         binary.op,
         Box::new(length_of(binary.right.as_ref().clone())),
     ))))
-}
-
-/// MIN and MAX of intervals: the first one in their order.
-pub(super) fn extreme(function: &AggregateFunction, schema: &DFSchema) -> Result<Option<Expr>> {
-    let ascending = match function.func.name() {
-        "min" => true,
-        "max" => false,
-        _ => return Ok(None),
-    };
-    let [value] = function.params.args.as_slice() else {
-        return Ok(None);
-    };
-    if !is_interval(value, schema)? {
-        return Ok(None);
-    }
-    let known = value.clone().is_not_null();
-    let mut params = function.params.clone();
-    params.distinct = false;
-    params.filter = Some(Box::new(match params.filter.take() {
-        Some(filter) => filter.and(known),
-        None => known,
-    }));
-    params.order_by = vec![SortExpr::new(length_of(value.clone()), ascending, false)];
-    Ok(Some(Expr::AggregateFunction(AggregateFunction {
-        func: first_value_udaf(),
-        params,
-    })))
 }
 
 /// Groups by the lengths of intervals and shows each group's first one.

@@ -13,6 +13,7 @@ mod inherited;
 mod intervals;
 mod literals;
 mod operators;
+mod orders;
 mod planner;
 mod semantics;
 mod show;

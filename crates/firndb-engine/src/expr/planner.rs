@@ -1,14 +1,22 @@
 //! Operators of SQL text, typed before DataFusion coerces or folds them.
 
-use datafusion::common::{DFSchema, Result};
-use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
-use datafusion::logical_expr::{Expr, ExprSchemable, Operator};
+use arrow::datatypes::DataType;
+use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::logical_expr::planner::{
+    ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr,
+};
+use datafusion::logical_expr::{
+    Expr, ExprSchemable, GetFieldAccess, Operator, binary_expr, cast, lit, when,
+};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 use super::arithmetic::ArithmeticOperator;
+use super::convert::message_name;
 use super::operators::{arithmetic, comparison};
+use crate::statement::TRUTH;
+use crate::{Error, SqlState};
 
-/// Plans + - * / // % ^ and comparisons.
+/// Plans + - * / // % ^, comparisons, and conditions.
 #[derive(Debug)]
 pub(crate) struct CheckedOperators;
 
@@ -27,6 +35,15 @@ impl ExprPlanner for CheckedOperators {
             BinaryOperator::DuckIntegerDivide | BinaryOperator::MyIntegerDivide => {
                 Some(ArithmeticOperator::IntegerDivide)
             }
+            BinaryOperator::And => return logical(raw, Operator::And, schema),
+            BinaryOperator::Or => return logical(raw, Operator::Or, schema),
+            BinaryOperator::Custom(name) if name == TRUTH => {
+                let Expr::Literal(ScalarValue::Utf8(Some(clause)), _) = &raw.right else {
+                    return Ok(PlannerResult::Original(raw));
+                };
+                let condition = truth(raw.left, clause, schema)?;
+                return Ok(PlannerResult::Planned(condition));
+            }
             _ => None,
         };
         let planned = match arithmetic_operator {
@@ -40,6 +57,32 @@ impl ExprPlanner for CheckedOperators {
             Some(expr) => PlannerResult::Planned(expr),
             None => PlannerResult::Original(raw),
         })
+    }
+
+    /// `'abc'[2]` and `'abc'[1:2]` count characters from 1, from the end where negative.
+    fn plan_field_access(
+        &self,
+        raw: RawFieldAccessExpr,
+        schema: &DFSchema,
+    ) -> Result<PlannerResult<RawFieldAccessExpr>> {
+        if matches!(raw.field_access, GetFieldAccess::NamedStructField { .. })
+            || !raw.expr.get_type(schema)?.is_string()
+        {
+            return Ok(PlannerResult::Original(raw));
+        }
+        let part = match raw.field_access {
+            GetFieldAccess::ListIndex { key } => vec![raw.expr, *key, lit(1_i64)],
+            GetFieldAccess::ListRange { start, stop, .. } => {
+                let first = from_start(&raw.expr, *start)?;
+                let first = when(first.clone().lt(lit(1_i64)), lit(1_i64)).otherwise(first)?;
+                let last = from_start(&raw.expr, *stop)?;
+                let length = last - first.clone() + lit(1_i64);
+                let length = when(length.clone().lt(lit(0_i64)), lit(0_i64)).otherwise(length)?;
+                vec![raw.expr, first, length]
+            }
+            GetFieldAccess::NamedStructField { .. } => return Ok(PlannerResult::Original(raw)),
+        };
+        Ok(PlannerResult::Planned(super::functions::substring(part)))
     }
 
     /// `substring(x FROM y FOR z)` is ours like `substring(x, y, z)`.
@@ -60,9 +103,19 @@ fn comparison_operator(operator: &BinaryOperator) -> Option<Operator> {
     })
 }
 
+/// A place in a text counted from its start.
+fn from_start(text: &Expr, place: Expr) -> Result<Expr> {
+    let length = datafusion::functions::unicode::character_length().call(vec![text.clone()]);
+    let length = cast(length, DataType::Int64);
+    when(
+        place.clone().lt(lit(0_i64)),
+        length + place.clone() + lit(1_i64),
+    )
+    .otherwise(place)
+}
+
 /// `^` is a power, as in PostgreSQL and DuckDB, of doubles.
 fn exponentiation(raw: &RawBinaryExpr, schema: &DFSchema) -> Result<Option<Expr>> {
-    use arrow::datatypes::DataType;
     if !matches!(raw.op, BinaryOperator::PGExp | BinaryOperator::BitwiseXor) {
         return Ok(None);
     }
@@ -70,4 +123,57 @@ fn exponentiation(raw: &RawBinaryExpr, schema: &DFSchema) -> Result<Option<Expr>
     Ok(Some(
         datafusion::functions::math::power().call(vec![double(&raw.left)?, double(&raw.right)?]),
     ))
+}
+
+/// AND and OR of conditions.
+fn logical(
+    raw: RawBinaryExpr,
+    operator: Operator,
+    schema: &DFSchema,
+) -> Result<PlannerResult<RawBinaryExpr>> {
+    let clause = match operator {
+        Operator::And => "AND",
+        _ => "OR",
+    };
+    Ok(PlannerResult::Planned(binary_expr(
+        truth(raw.left, clause, schema)?,
+        operator,
+        truth(raw.right, clause, schema)?,
+    )))
+}
+
+/// What an operand means as a condition: a number means that it is not zero.
+fn truth(operand: Expr, clause: &str, schema: &DFSchema) -> Result<Expr> {
+    // A chain of ANDs is typed once, not once for each.
+    let plain = match &operand {
+        Expr::BinaryExpr(binary) => binary.op.is_logic_operator() || binary.op.supports_propagation(),
+        Expr::Placeholder(_) | Expr::Not(_) | Expr::IsNull(_) | Expr::IsNotNull(_) => true,
+        _ => false,
+    };
+    if plain {
+        return Ok(operand);
+    }
+    let (_, field) = operand.to_field(schema)?;
+    match field.data_type() {
+        DataType::Boolean | DataType::Null => Ok(operand),
+        number if number.is_numeric() => {
+            let zero = lit(0_i64);
+            Ok(match comparison(&operand, Operator::NotEq, &zero, schema)? {
+                Some(condition) => condition,
+                None => binary_expr(operand, Operator::NotEq, zero),
+            })
+        }
+        // Text without a type of its own is read as one.
+        text if text.is_string() && matches!(operand, Expr::Literal(_, _)) => {
+            operand.cast_to(&DataType::Boolean, schema)
+        }
+        _ => Err(Error::new(
+            SqlState::DatatypeMismatch,
+            format!(
+                "argument of {clause} must be type boolean, not type {}",
+                message_name(&field)
+            ),
+        )
+        .into()),
+    }
 }

@@ -31,6 +31,7 @@ use super::functions::{self, Expansion};
 use super::guards;
 use super::intervals;
 use super::operators::{aligned, arithmetic, comparison, negation};
+use super::orders;
 
 /// Before DataFusion's coercion.
 #[derive(Debug)]
@@ -137,7 +138,14 @@ fn checked(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             None if is_comparison(binary.op) => compared(binary, schema)?,
             None => None,
         },
-        Expr::AggregateFunction(ref function) => intervals::extreme(function, schema)?,
+        Expr::AggregateFunction(ref function) => match orders::extreme(function, schema)? {
+            None => orders::within(function, schema)?.map(Expr::AggregateFunction),
+            extreme => extreme,
+        },
+        Expr::WindowFunction(ref function) => {
+            orders::check_window(function, schema)?;
+            None
+        }
         Expr::Between(ref between) => Some(bounded(between, schema)?),
         Expr::InList(list) => return listed(list, schema).map(Transformed::yes),
         Expr::Case(case) => return unified_case(case, schema),
@@ -250,6 +258,9 @@ fn compared(binary: &BinaryExpr, schema: &DFSchema) -> Result<Option<Expr>> {
     };
     if let Some(intervals) = intervals::comparison(binary, schema)? {
         return Ok(Some(intervals));
+    }
+    if let Some(enums) = orders::comparison(binary, schema)? {
+        return Ok(Some(enums));
     }
     Ok(floats::comparison(binary, schema)?.or(typed))
 }

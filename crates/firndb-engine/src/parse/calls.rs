@@ -30,6 +30,9 @@ const MACROS: &[(&str, usize, &str)] = &[
     ("array_reverse_sort", 1, "array_sort(a, 'DESC')"),
     ("list_count", 1, "array_length(list_compact(a))"),
     ("list_min", 1, "array_min(a)"),
+    ("list_first", 1, "(a)[1]"),
+    ("list_last", 1, "(a)[-1]"),
+    ("list_any_value", 1, "(list_compact(a))[1]"),
     (
         "regexp_extract",
         2,
@@ -196,6 +199,22 @@ fn replacement(expr: &mut Expr) -> Result<Option<Expr>> {
                 return Ok(None);
             };
             expanded(name, &[expr.as_ref().clone()])
+        }
+        // The planner's own reading knows no times of day.
+        Expr::Interval(interval)
+            if interval.leading_field.is_none()
+                && matches!(interval.value.as_ref(), Expr::Value(value) if matches!(&value.value, Value::SingleQuotedString(text) if text.contains(':'))) =>
+        {
+            Some(Expr::Cast {
+                kind: CastKind::Cast,
+                expr: interval.value.clone(),
+                data_type: DataType::Interval {
+                    fields: None,
+                    precision: None,
+                },
+                array: false,
+                format: None,
+            })
         }
         // In two's complement ~x is -1 - x, which no integer makes overflow.
         Expr::UnaryOp {

@@ -44,12 +44,40 @@ impl Dialect for FirnDialect {
         super::copy::parse_copy(parser)
     }
 
-    /// `x GLOB 'a*'` binds as LIKE does.
+    /// `x GLOB 'a*'` binds as LIKE does. Shifts, bits and `||` bind alike and less than `+`, as every operator that is not
+    /// arithmetic does in PostgreSQL and DuckDB.
     fn get_next_precedence(&self, parser: &Parser) -> Option<Result<u8, ParserError>> {
-        globs(parser).then(|| Ok(self.prec_value(Precedence::Like)))
+        if globs(parser) {
+            return Some(Ok(self.prec_value(Precedence::Like)));
+        }
+        matches!(
+            parser.peek_token_ref().token,
+            Token::ShiftLeft
+                | Token::ShiftRight
+                | Token::Ampersand
+                | Token::Pipe
+                | Token::Sharp
+                | Token::StringConcat
+        )
+        .then(|| Ok(self.prec_value(Precedence::PgOther)))
     }
 
-    /// GLOB, and BETWEEN SYMMETRIC, which takes its bounds in either order.
+    /// A sign binds more than every operator but casts, subscripts and fields: `-2 ^ 2` is 4, `-7 >> 1` is -4.
+    fn parse_prefix(&self, parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
+        let op = match parser.peek_token_ref().token {
+            Token::Minus => UnaryOperator::Minus,
+            Token::Plus => UnaryOperator::Plus,
+            _ => return None,
+        };
+        parser.next_token();
+        let operand = parser.parse_subexpr(self.prec_value(Precedence::DoubleColon) - 1);
+        Some(operand.map(|operand| Expr::UnaryOp {
+            op,
+            expr: Box::new(operand),
+        }))
+    }
+
+    /// GLOB, IN with a list, and BETWEEN SYMMETRIC, which takes its bounds in either order.
     fn parse_infix(
         &self,
         parser: &mut Parser,
@@ -58,6 +86,9 @@ impl Dialect for FirnDialect {
     ) -> Option<Result<Expr, ParserError>> {
         if globs(parser) {
             return Some(glob(parser, expr, precedence));
+        }
+        if let Some(negated) = in_list(parser) {
+            return Some(contained(self, parser, expr, negated));
         }
         use Keyword::{BETWEEN, NOT, SYMMETRIC};
         let negated = match parser.parse_keywords(&[BETWEEN, SYMMETRIC]) {
@@ -231,6 +262,37 @@ fn between_symmetric(
         },
         right: between(&high, &low),
     })))
+}
+
+/// Whether `IN [` or `NOT IN [` comes next, and which.
+fn in_list(parser: &Parser) -> Option<bool> {
+    let is = |place: usize, keyword: Keyword| matches!(&parser.peek_nth_token_ref(place).token, Token::Word(word) if word.keyword == keyword);
+    let negated = is(0, Keyword::NOT);
+    let place = usize::from(negated);
+    (is(place, Keyword::IN) && parser.peek_nth_token_ref(place + 1).token == Token::LBracket)
+        .then_some(negated)
+}
+
+/// `x IN [a, b]`: whether the list contains it.
+fn contained(
+    dialect: &FirnDialect,
+    parser: &mut Parser,
+    expr: &Expr,
+    negated: bool,
+) -> Result<Expr, ParserError> {
+    if negated {
+        parser.expect_keyword_is(Keyword::NOT)?;
+    }
+    parser.expect_keyword_is(Keyword::IN)?;
+    let list = parser.parse_subexpr(dialect.prec_value(Precedence::Between))?;
+    let contains = call("list_contains", vec![list, expr.clone()]);
+    Ok(match negated {
+        true => Expr::UnaryOp {
+            op: UnaryOperator::Not,
+            expr: Box::new(contains),
+        },
+        false => contains,
+    })
 }
 
 /// Whether `GLOB pattern` or `NOT GLOB pattern` comes next; without a pattern the word is an alias.

@@ -26,6 +26,7 @@ mod relations;
 mod rows;
 mod source;
 mod structs;
+mod windows;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -33,7 +34,7 @@ use std::sync::Arc;
 use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
-use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Word};
 
 pub(crate) use insert::BY_NAME;
 pub(crate) use merge::{DEFAULT_VALUES, DO_NOTHING};
@@ -61,6 +62,8 @@ const MAX_NESTING: usize = 1_000;
 const MAX_PARENTHESES: usize = 500;
 /// Set operations and joins in one text.
 const MAX_SET_OPERATIONS: usize = 2_000;
+/// Levels of types within types.
+const MAX_TYPES: usize = 64;
 /// Bytes of a name.
 const MAX_NAME: usize = 1_024;
 
@@ -168,6 +171,21 @@ fn tokenize(source: &Source, exact: &dyn Fn(&str) -> bool) -> Result<Vec<TokenWi
                         word.value = folded;
                     }
                 }
+                Token::HexStringLiteral(digits) if source.is_at('0', token.span.start) => {
+                    match u128::from_str_radix(digits, 16) {
+                        Ok(number) => token.token = Token::Number(number.to_string(), false),
+                        Err(_) if failure.is_none() => {
+                            failure = Some(
+                                Error::new(
+                                    SqlState::NumericValueOutOfRange,
+                                    format!("the number 0x{} is out of range", shorten(digits)),
+                                )
+                                .at(source.position(token.span.start)),
+                            );
+                        }
+                        Err(_) => {}
+                    }
+                }
                 Token::Placeholder(name) if name == "?" => {
                     questions += 1;
                     *name = format!("${questions}");
@@ -189,6 +207,7 @@ fn tokenize(source: &Source, exact: &dyn Fn(&str) -> bool) -> Result<Vec<TokenWi
     check_shape(&tokens)?;
     table_as_from(&mut tokens);
     drop_materialized(&mut tokens);
+    drop_trim_from(&mut tokens);
     let tokens = structs::rewrite(insert::rewrite(tokens));
     Ok(merge::rewrite(from_first::reorder(tokens)))
 }
@@ -200,30 +219,94 @@ fn lexical(message: &str) -> String {
     }
 }
 
-/// Refuses what would keep the parser busy without end.
+/// Refuses what would keep the parser busy without end, and types nested so deeply that it would run out of stack.
 fn check_shape(tokens: &[TokenWithSpan]) -> Result<()> {
-    let (mut open, mut operations) = (0_usize, 0_usize);
+    let (mut open, mut operations, mut dimensions) = (0_usize, 0_usize, 0_usize);
+    let mut types = TypeNesting::default();
+    let mut before = &Token::EOF;
     for token in tokens {
-        match &token.token {
+        let token = &token.token;
+        match token {
+            Token::Whitespace(_) => continue,
             Token::LParen => open += 1,
-            Token::Whitespace(_) => {}
-            other => {
-                open = 0;
-                if let Token::Word(word) = other
-                    && matches!(
-                        word.keyword,
-                        Keyword::UNION | Keyword::EXCEPT | Keyword::INTERSECT | Keyword::JOIN
-                    )
-                {
-                    operations += 1;
-                }
-            }
+            _ => open = 0,
         }
-        if open > MAX_PARENTHESES || operations > MAX_SET_OPERATIONS {
+        match (before, token) {
+            (_, Token::LBracket) => {}
+            (Token::LBracket, Token::RBracket) => dimensions += 1,
+            _ => dimensions = 0,
+        }
+        if let Token::Word(word) = token
+            && matches!(
+                word.keyword,
+                Keyword::UNION | Keyword::EXCEPT | Keyword::INTERSECT | Keyword::JOIN
+            )
+        {
+            operations += 1;
+        }
+        types.step(before, token);
+        if open > MAX_PARENTHESES
+            || operations > MAX_SET_OPERATIONS
+            || dimensions > MAX_TYPES
+            || types.depth > MAX_TYPES
+        {
             return Err(too_deep());
         }
+        before = token;
     }
     Ok(())
+}
+
+/// How many brackets of types are open: `STRUCT(a STRUCT(…`, `ARRAY<ARRAY<…`.
+#[derive(Default)]
+struct TypeNesting {
+    /// Open brackets, and whether each belongs to a type.
+    open: Vec<(Bracket, bool)>,
+    depth: usize,
+}
+
+#[derive(PartialEq, Eq)]
+enum Bracket {
+    Parenthesis,
+    Angle,
+}
+
+impl TypeNesting {
+    fn step(&mut self, before: &Token, token: &Token) {
+        let of_type = matches!(before, Token::Word(word) if word.quote_style.is_none() && is_constructor(word));
+        match token {
+            Token::LParen => self.push(Bracket::Parenthesis, of_type),
+            Token::Lt if of_type => self.push(Bracket::Angle, true),
+            Token::RParen => self.pop(&Bracket::Parenthesis),
+            Token::Gt => self.pop(&Bracket::Angle),
+            Token::ShiftRight => {
+                self.pop(&Bracket::Angle);
+                self.pop(&Bracket::Angle);
+            }
+            _ => {}
+        }
+    }
+
+    fn push(&mut self, bracket: Bracket, of_type: bool) {
+        self.open.push((bracket, of_type));
+        self.depth += usize::from(of_type);
+    }
+
+    fn pop(&mut self, bracket: &Bracket) {
+        if self.open.last().is_some_and(|(open, _)| open == bracket)
+            && let Some((_, of_type)) = self.open.pop()
+        {
+            self.depth -= usize::from(of_type);
+        }
+    }
+}
+
+/// Whether a word makes types of types.
+fn is_constructor(word: &Word) -> bool {
+    matches!(
+        word.value.as_str(),
+        "struct" | "row" | "map" | "union" | "list" | "array" | "tuple" | "nested" | "nullable"
+    )
 }
 
 /// `TABLE t` as a statement is `FROM t`.
@@ -270,6 +353,22 @@ fn drop_materialized(tokens: &mut Vec<TokenWithSpan>) {
     tokens.retain(|_| {
         index += 1;
         !dropped.contains(&(index - 1))
+    });
+}
+
+/// `trim(BOTH FROM x)` is `trim(BOTH x)` to the parser.
+fn drop_trim_from(tokens: &mut Vec<TokenWithSpan>) {
+    let (mut opened, mut sided) = (false, false);
+    tokens.retain(|token| {
+        let keyword = match &token.token {
+            Token::Whitespace(_) => return true,
+            Token::Word(word) => word.keyword,
+            _ => Keyword::NoKeyword,
+        };
+        let dropped = sided && keyword == Keyword::FROM;
+        sided = opened && matches!(keyword, Keyword::BOTH | Keyword::LEADING | Keyword::TRAILING);
+        opened = token.token == Token::LParen;
+        !dropped
     });
 }
 

@@ -21,7 +21,7 @@ use super::{
     Command, MAX_DEPTH, MAX_OPERATORS, MAX_QUERIES, MAX_SUBQUERIES, ParameterNames, Parsed,
     too_deep,
 };
-use super::{calls, clauses, patterns, relations, rows};
+use super::{calls, clauses, patterns, relations, rows, windows};
 use crate::error::{Error, Result, SqlState};
 
 /// Separates a name from the number that makes it unique in its select list.
@@ -280,6 +280,9 @@ impl VisitorMut for Normalizer<'_> {
             query.body = select.body;
         }
         clauses::order_by_names(query);
+        if let Err(error) = windows::in_order(query) {
+            return ControlFlow::Break(Box::new(error));
+        }
         if let Some(with) = &query.with {
             for table in &with.cte_tables {
                 self.remember_alias(&table.alias);
@@ -349,6 +352,9 @@ impl VisitorMut for Normalizer<'_> {
         }
         clauses::one_group(select);
         self.name_items(&mut select.projection);
+        if let Err(error) = windows::in_select(select) {
+            return ControlFlow::Break(Box::new(error));
+        }
         ControlFlow::Continue(())
     }
 

@@ -88,6 +88,12 @@ impl Source {
         None
     }
 
+    /// Whether this character stands at a place.
+    pub fn is_at(&self, character: char, location: Location) -> bool {
+        self.byte(location)
+            .is_some_and(|byte| self.text[byte..].starts_with(character))
+    }
+
     fn byte(&self, location: Location) -> Option<usize> {
         if location.line == 0 || location.column == 0 {
             return None;

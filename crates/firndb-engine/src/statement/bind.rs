@@ -93,11 +93,16 @@ impl<'a> Binder<'a> {
         context: &mut PlannerContext,
     ) -> Result<LogicalPlan> {
         let mut query = query.clone();
-        forms::mark(&mut query, self.scope.path.first().map(String::as_str));
+        forms::mark(&mut query, self.schema());
         let statement = ast::Statement::Query(Box::new(query));
         SqlToRel::new(self)
             .sql_statement_to_plan_with_context(statement, context)
             .map_err(|error| self.name_function(error.into()))
+    }
+
+    /// What `current_schema` yields.
+    fn schema(&self) -> Option<&str> {
+        self.scope.path.first().map(String::as_str)
     }
 
     /// Adds the nearest function's name to the error about one that does not exist. DataFusion's own suggestion comes from all
@@ -125,8 +130,10 @@ impl<'a> Binder<'a> {
 
     /// Plans an expression over columns.
     pub(super) fn expression(&self, expression: &ast::Expr, schema: &DFSchema) -> Result<Expr> {
+        let mut expression = expression.clone();
+        forms::mark(&mut expression, self.schema());
         let mut context = self.context();
-        Ok(SqlToRel::new(self).sql_to_expr(expression.clone(), schema, &mut context)?)
+        Ok(SqlToRel::new(self).sql_to_expr(expression, schema, &mut context)?)
     }
 
     /// Plans a view's definition, which sees no frames and has no parameters.

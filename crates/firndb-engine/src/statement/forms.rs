@@ -5,6 +5,7 @@
 //! l INTERSECT ALL r        ─▶  SELECT * FROM (l INTERSECT ALL r) AS <mark>          planned by `multiset`
 //! SELECT … ORDER BY ALL    ─▶  SELECT * FROM (SELECT … ORDER BY ALL) AS <mark>
 //! SELECT … l JOIN r USING  ─▶  SELECT * FROM (SELECT … l JOIN r USING …) AS <mark>  planned by `merged`
+//! SELECT … ORDER BY a + 1  ─▶  SELECT * FROM (SELECT … ORDER BY a + 1) AS <mark>    planned by `sorted`
 //! ```
 //!
 //! A marked subquery reaches [`Relations`] with everything in sight that its place sees: common table expressions and
@@ -25,7 +26,7 @@ use datafusion::sql::sqlparser::ast::{
     TableWithJoins, TimezoneInfo, Value, VisitMut, VisitorMut, WildcardAdditionalOptions,
 };
 
-use super::{merged, multiset};
+use super::{conditions, merged, multiset, sorted};
 use crate::catalog::DATABASE;
 use crate::parse::{UNIQUE, call};
 
@@ -33,6 +34,9 @@ use crate::parse::{UNIQUE, call};
 const MULTISET: &str = "__firndb_multiset";
 /// The alias of a marked query over joins whose columns merge.
 const MERGED: &str = "__firndb_merged";
+
+/// The alias of a marked query whose ORDER BY may mean columns by the names of outputs.
+const SORTED: &str = "__firndb_sorted";
 
 /// The alias of a marked query with ORDER BY ALL.
 const ORDERED: &str = "__firndb_ordered";
@@ -44,14 +48,14 @@ pub(super) fn relation_planners() -> &'static [Arc<dyn RelationPlanner>] {
     &PLANNERS
 }
 
-/// Marks the forms of a query that are planned by us; `schema` is what `current_schema` yields.
-pub(super) fn mark(query: &mut Query, schema: Option<&str>) {
+/// Marks the forms of a query, or of an expression, that are planned by us; `schema` is what `current_schema` yields.
+pub(super) fn mark<T: VisitMut>(syntax: &mut T, schema: Option<&str>) {
     let mut marker = Marker {
         schema,
         around: Vec::new(),
         renamed: 0,
     };
-    let ControlFlow::Continue(()) = query.visit(&mut marker);
+    let ControlFlow::Continue(()) = syntax.visit(&mut marker);
 }
 
 /// Plans marked subqueries.
@@ -75,6 +79,7 @@ impl RelationPlanner for Relations {
         let plan = match alias.name.value.as_str() {
             MULTISET => multiset::plan(subquery.as_ref().clone(), context)?,
             MERGED => merged::plan(subquery.as_ref().clone(), context)?,
+            SORTED => sorted::plan(subquery.as_ref().clone(), context)?,
             ORDERED => ordered(subquery.as_ref().clone(), context)?,
             _ => return Ok(RelationPlanning::Original(Box::new(relation))),
         };
@@ -184,6 +189,7 @@ impl VisitorMut for Marker<'_> {
 
     /// What the session is: functions that PostgreSQL also has without parentheses.
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
+        conditions::of_expression(expr);
         let called = matches!(expr, Expr::Function(_));
         let name = match expr {
             Expr::Identifier(name) if name.quote_style.is_none() => name.value.as_str(),
@@ -221,6 +227,21 @@ impl VisitorMut for Marker<'_> {
         ControlFlow::Continue(())
     }
 
+    fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
+        conditions::of_select(select);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Self::Break> {
+        if let TableFactor::NestedJoin {
+            table_with_joins, ..
+        } = factor
+        {
+            conditions::of_joins([table_with_joins.as_mut()]);
+        }
+        ControlFlow::Continue(())
+    }
+
     fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
         self.around.pop();
         self.rename_hiding(query);
@@ -236,7 +257,8 @@ impl VisitorMut for Marker<'_> {
             };
             *query.body = select_from(inner, ORDERED);
         } else if let SetExpr::Select(select) = query.body.as_ref()
-            && merged::concerns(select)
+            && let merges = merged::concerns(select)
+            && (merges || sorted::concerns(query))
         {
             let inner = Query {
                 with: None,
@@ -245,7 +267,7 @@ impl VisitorMut for Marker<'_> {
                 limit_clause: query.limit_clause.take(),
                 ..bare_query(SetExpr::Values(no_rows()))
             };
-            *query.body = select_from(inner, MERGED);
+            *query.body = select_from(inner, if merges { MERGED } else { SORTED });
         } else {
             mark_body(&mut query.body);
         }

@@ -25,6 +25,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::forms::derived;
+use super::sorted;
 use crate::parse::{UNIQUE, call};
 use crate::{Error, SqlState};
 
@@ -106,7 +107,7 @@ pub(super) fn plan(
             }
         }
     }
-    context.plan(derived(query, None))
+    sorted::plan(query, context)
 }
 
 /// A column of FROM: what `*` lists and a bare name stands for.

@@ -9,6 +9,7 @@
 
 mod aliases;
 mod bind;
+mod conditions;
 mod context;
 pub mod ddl;
 mod describe;
@@ -21,12 +22,14 @@ mod multiset;
 mod query;
 mod scope;
 pub mod single_row;
+mod sorted;
 mod unnest;
 
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast;
 
 pub use context::StatementContext;
+pub(crate) use conditions::TRUTH;
 pub(crate) use context::table_columns as compute_schema;
 pub(crate) use describe::tables;
 pub use scope::{Scope, split_name};

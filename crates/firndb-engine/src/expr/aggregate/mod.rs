@@ -6,6 +6,7 @@
 mod distinct;
 mod gather;
 mod groups;
+mod ordered;
 mod total;
 
 use std::sync::Arc;
@@ -37,6 +38,7 @@ pub(super) fn functions() -> Vec<Arc<AggregateUDF>> {
             }))
         })
         .chain(gather::functions())
+        .chain(ordered::functions())
         .collect()
 }
 

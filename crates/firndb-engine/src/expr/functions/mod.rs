@@ -5,8 +5,10 @@
 
 mod format;
 mod kernel;
+mod lists;
 mod moments;
 mod numbers;
+mod series;
 mod text;
 
 use std::sync::{Arc, LazyLock};
@@ -67,11 +69,13 @@ pub(super) fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
             numbers::kernels(),
             moments::kernels(),
             format::kernels(),
+            series::kernels(),
         ]
         .into_iter()
         .flatten()
         .map(kernel::Kernel::function),
     );
+    all.extend(lists::functions());
     let renamed: [(Arc<ScalarUDF>, &[&'static str]); 8] = [
         (functions::string::upper(), &["ucase"]),
         (functions::string::lower(), &["lcase"]),
@@ -112,22 +116,17 @@ pub(super) fn substring(args: Vec<Expr>) -> Expr {
 /// DataFusion's aggregates under further names.
 pub(super) fn aggregate_functions() -> Vec<Arc<AggregateUDF>> {
     use datafusion::functions_aggregate::{
-        approx_distinct, array_agg, bool_and_or, first_last, string_agg, variance,
+        approx_distinct, bool_and_or, first_last, variance,
     };
     [
-        (array_agg::array_agg_udaf(), &["list"][..]),
         (
             variance::var_samp_udaf(),
-            &["var", "var_sample", "variance"],
+            &["var", "var_sample", "variance"][..],
         ),
         (bool_and_or::bool_and_udaf(), &["every"]),
         (
             approx_distinct::approx_distinct_udaf(),
             &["approx_count_distinct"],
-        ),
-        (
-            string_agg::string_agg_udaf(),
-            &["group_concat", "listagg"][..],
         ),
         (first_last::first_value_udaf(), &["first", "arbitrary"]),
         (first_last::last_value_udaf(), &["last"]),

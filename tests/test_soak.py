@@ -29,7 +29,7 @@ class Bank:
     def __init__(self) -> None:
         self.con = firndb.connect()
         self.con.execute("CREATE TABLE account (id INTEGER PRIMARY KEY, balance BIGINT NOT NULL, note VARCHAR)")
-        self.con.execute(f"INSERT INTO account SELECT value, {BALANCE}, 'opened ' || value FROM range({ACCOUNTS})")
+        self.con.execute(f"INSERT INTO account SELECT value, {BALANCE}, 'opened ' || value FROM range({ACCOUNTS}) AS g(value)")
         self.con.execute("CREATE TABLE transfer (source INTEGER, target INTEGER, amount BIGINT)")
         self.failures: list[BaseException] = []
         self.committed = [0] * THREADS

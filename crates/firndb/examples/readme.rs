@@ -5,7 +5,7 @@ use firndb::{Config, Database, Parameters};
 fn main() -> firndb::Result<()> {
     let session = Database::open(Config::default())?.connect()?;
     session.execute(
-        "CREATE TABLE t AS SELECT value AS i FROM range(10)",
+        "CREATE TABLE t AS SELECT range AS i FROM range(10)",
         &Parameters::default(),
     )?;
     let outcome = session.execute("SELECT sum(i) FROM t", &Parameters::default())?;

@@ -145,7 +145,9 @@ fn session_state(
         .with_config(config)
         .with_runtime_env(environment)
         .with_default_features();
-    builder = builder.with_physical_optimizer_rules(scan::optimizer_rules());
+    builder = builder
+        .with_optimizer_rules(super::rules::logical())
+        .with_physical_optimizer_rules(scan::optimizer_rules());
     let mut builder = expr::configure(builder);
     let type_planner = builder.type_planner().clone();
     let mut state = builder.build();

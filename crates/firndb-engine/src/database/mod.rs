@@ -13,6 +13,7 @@ mod append;
 mod connection;
 mod execute;
 mod prepare;
+mod rules;
 mod session;
 mod settings;
 mod transaction;

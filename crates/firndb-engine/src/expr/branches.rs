@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field};
+use arrow::datatypes::{DataType, Field, FieldRef, TimeUnit};
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr::ScalarFunction;
@@ -18,6 +18,7 @@ use super::arithmetic::Arithmetic;
 use super::cast::Cast;
 use super::convert::Rule;
 use super::operators::arithmetic;
+use crate::types::Refinement;
 
 /// The branches of a CASE brought to their common type.
 pub(crate) fn unified_case(mut case: Case, schema: &DFSchema) -> Result<Transformed<Expr>> {
@@ -31,21 +32,54 @@ pub(crate) fn unified_case(mut case: Case, schema: &DFSchema) -> Result<Transfor
         .iter()
         .map(|branch| branch.get_type(schema))
         .collect::<Result<Vec<_>>>()?;
+    let refined = refinement(
+        branches.iter().map(|branch| branch.as_ref().as_ref()),
+        schema,
+    )?;
     let common = if types.windows(2).all(|pair| pair[0] == pair[1]) {
         None
-    } else if is_mixed(&types) {
-        Some(DataType::Float64)
     } else {
-        get_coerce_type_for_case_expression(&types, None)
+        common(&types).or_else(|| get_coerce_type_for_case_expression(&types, None))
     };
     let Some(common) = common else {
-        return Ok(Transformed::no(Expr::Case(case)));
+        return Ok(match refined {
+            Some(field) => {
+                Transformed::yes(Cast::function(Expr::Case(case), &field, Rule::Explicit))
+            }
+            None => Transformed::no(Expr::Case(case)),
+        });
     };
     for (branch, from) in branches.iter_mut().zip(&types) {
         let value = std::mem::take(branch.as_mut());
         ***branch = converted(value, from, &common)?;
     }
-    Ok(Transformed::yes(Expr::Case(case)))
+    let case = Expr::Case(case);
+    Ok(Transformed::yes(match refined {
+        Some(field) => Cast::function(case, &field, Rule::Explicit),
+        None => case,
+    }))
+}
+
+/// What makes the values more than their Arrow type says, if it is the same for all that are not NULL: UUID, JSON, an enum.
+fn refinement<'a>(
+    values: impl Iterator<Item = &'a Expr>,
+    schema: &DFSchema,
+) -> Result<Option<FieldRef>> {
+    let mut common: Option<FieldRef> = None;
+    for value in values {
+        let (_, field) = value.to_field(schema)?;
+        if field.data_type().is_null() {
+            continue;
+        }
+        match (&common, Refinement::of(&field)) {
+            (None, Refinement::Uuid | Refinement::Json | Refinement::Enum(_)) => {
+                common = Some(Arc::new(field.as_ref().clone().with_nullable(true)));
+            }
+            (Some(known), _) if known.metadata() == field.metadata() => {}
+            _ => return Ok(None),
+        }
+    }
+    Ok(common)
 }
 
 /// A call whose arguments are values of one result, or an operator whose operands changed their types below it.
@@ -60,25 +94,35 @@ pub(crate) fn unified_call(function: &ScalarFunction, schema: &DFSchema) -> Resu
         }
         return arithmetic(operator.operator(), left, right, schema);
     }
+    let name = function.func.name();
     if !matches!(
-        function.func.name(),
-        "coalesce" | "greatest" | "least" | "nvl" | "ifnull" | "make_array"
+        name,
+        "coalesce" | "greatest" | "least" | "nvl" | "ifnull" | "nullif" | "make_array"
     ) {
         return Ok(None);
+    }
+    let refined = match name {
+        "make_array" => None,
+        "nullif" => refinement(function.args.iter().take(1), schema)?,
+        _ => refinement(function.args.iter(), schema)?,
+    };
+    if let Some(field) = refined {
+        let call = Expr::ScalarFunction(function.clone());
+        return Ok(Some(Cast::function(call, &field, Rule::Explicit)));
     }
     let types = function
         .args
         .iter()
         .map(|argument| argument.get_type(schema))
         .collect::<Result<Vec<_>>>()?;
-    if !is_mixed(&types) {
+    let Some(common) = common(&types) else {
         return Ok(None);
-    }
+    };
     let args = function
         .args
         .iter()
         .zip(&types)
-        .map(|(argument, from)| converted(argument.clone(), from, &DataType::Float64))
+        .map(|(argument, from)| converted(argument.clone(), from, &common))
         .collect::<Result<Vec<_>>>()?;
     Ok(Some(Expr::ScalarFunction(ScalarFunction::new_udf(
         Arc::clone(&function.func),
@@ -102,17 +146,17 @@ fn unified_union(union: Union) -> Result<LogicalPlan> {
         .map(|input| input.schema().fields().len())
         .min()
         .unwrap_or(0);
-    let mixed: Vec<bool> = (0..width)
+    let mixed: Vec<Option<DataType>> = (0..width)
         .map(|column| {
             let types: Vec<DataType> = union
                 .inputs
                 .iter()
                 .map(|input| input.schema().field(column).data_type().clone())
                 .collect();
-            is_mixed(&types)
+            common(&types)
         })
         .collect();
-    if !mixed.contains(&true) {
+    if mixed.iter().all(Option::is_none) {
         return Ok(LogicalPlan::Union(union));
     }
     let inputs = union
@@ -123,13 +167,13 @@ fn unified_union(union: Union) -> Result<LogicalPlan> {
                 .schema()
                 .iter()
                 .zip(&mixed)
-                .map(|((qualifier, field), &mixed)| {
+                .map(|((qualifier, field), mixed)| {
                     let column = Expr::from((qualifier, field));
-                    if !mixed {
+                    let Some(common) = mixed else {
                         return Ok(column);
-                    }
-                    let double = converted(column, field.data_type(), &DataType::Float64)?;
-                    Ok(double.alias_qualified(qualifier.cloned(), field.name()))
+                    };
+                    let value = converted(column, field.data_type(), common)?;
+                    Ok(value.alias_qualified(qualifier.cloned(), field.name()))
                 })
                 .collect::<Result<Vec<_>>>()?;
             Ok(Arc::new(LogicalPlan::Projection(Projection::try_new(
@@ -151,20 +195,22 @@ fn unified_values(values: Values) -> Result<LogicalPlan> {
     let mut fields: Vec<_> = values.schema.fields().iter().cloned().collect();
     let mut changed = false;
     for (column, field) in fields.iter_mut().enumerate() {
-        if !field.data_type().is_decimal() {
+        if !field.data_type().is_decimal()
+            && !matches!(field.data_type(), DataType::Timestamp(_, _))
+        {
             continue;
         }
         let types = rows
             .iter()
             .map(|row| bare(&row[column]).get_type(&none))
             .collect::<Result<Vec<_>>>()?;
-        if !types.iter().any(DataType::is_floating) {
+        let Some(common) = common(&types) else {
             continue;
-        }
+        };
         for (row, from) in rows.iter_mut().zip(&types) {
-            row[column] = converted(bare(&row[column]), from, &DataType::Float64)?;
+            row[column] = converted(bare(&row[column]), from, &common)?;
         }
-        *field = Arc::new(field.as_ref().clone().with_data_type(DataType::Float64));
+        *field = Arc::new(field.as_ref().clone().with_data_type(common));
         changed = true;
     }
     let schema = if changed {
@@ -181,9 +227,27 @@ fn unified_values(values: Values) -> Result<LogicalPlan> {
     }))
 }
 
-/// Whether floating point numbers and decimals are among the types.
-fn is_mixed(types: &[DataType]) -> bool {
-    types.iter().any(DataType::is_floating) && types.iter().any(DataType::is_decimal)
+/// The type in which values meet, where DataFusion's coercion would lose some: doubles for numbers with decimals, microseconds
+/// for dates and timestamps, which it would count in nanoseconds, of which a date three centuries off has too many.
+fn common(types: &[DataType]) -> Option<DataType> {
+    if types.iter().any(DataType::is_floating) && types.iter().any(DataType::is_decimal) {
+        return Some(DataType::Float64);
+    }
+    let mut stamp = None;
+    let mut dates = false;
+    for data_type in types {
+        match data_type {
+            DataType::Null => {}
+            DataType::Date32 => dates = true,
+            DataType::Timestamp(TimeUnit::Microsecond, _)
+                if stamp.as_ref().is_none_or(|known| known == data_type) =>
+            {
+                stamp = Some(data_type.clone());
+            }
+            _ => return None,
+        }
+    }
+    stamp.filter(|_| dates)
 }
 
 fn converted(value: Expr, from: &DataType, to: &DataType) -> Result<Expr> {

@@ -17,7 +17,7 @@ use datafusion::logical_expr::{
 
 use super::arithmetic::decimal_of_integer;
 use super::convert::{Conversion, Rule, canonical_type, check_convertible, convert};
-use crate::types::{Refinement, UTC};
+use crate::types::{Refinement, UTC, sql_name};
 use crate::{Error, Result, SqlState};
 
 /// A cast to one type.
@@ -83,7 +83,8 @@ impl Cast {
         Ok(Cast::function(expr, target, rule))
     }
 
-    fn function(expr: Expr, target: &FieldRef, rule: Rule) -> Expr {
+    /// The cast as a call, also where it changes no value.
+    pub(crate) fn function(expr: Expr, target: &FieldRef, rule: Rule) -> Expr {
         let function = Cast {
             target: Arc::clone(target),
             rule,
@@ -106,10 +107,15 @@ impl ScalarUDFImpl for Cast {
         &self.signature
     }
 
-    /// A cast column keeps its name.
+    /// The bare column may stand beside it, as in the input of a join, and so may a cast to another type.
     fn schema_name(&self, args: &[Expr]) -> DataFusionResult<String> {
         match args {
-            [value] => Ok(value.schema_name().to_string()),
+            [value] => Ok(format!(
+                "{}({} AS {})",
+                self.name(),
+                value.schema_name(),
+                sql_name(&self.target)
+            )),
             _ => exec_err!("a cast takes one argument"),
         }
     }

@@ -1,6 +1,8 @@
 //! Operators of SQL text, typed before DataFusion coerces or folds them.
 
-use arrow::datatypes::DataType;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::planner::{
     ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr,
@@ -11,9 +13,10 @@ use datafusion::logical_expr::{
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 use super::arithmetic::ArithmeticOperator;
-use super::convert::message_name;
+use super::cast::Cast;
+use super::convert::{Rule, message_name};
 use super::operators::{arithmetic, comparison};
-use crate::statement::TRUTH;
+use crate::statement::{NAMED, TRUTH};
 use crate::{Error, SqlState};
 
 /// Plans + - * / // % ^, comparisons, and conditions.
@@ -35,13 +38,17 @@ impl ExprPlanner for CheckedOperators {
             BinaryOperator::DuckIntegerDivide | BinaryOperator::MyIntegerDivide => {
                 Some(ArithmeticOperator::IntegerDivide)
             }
+            BinaryOperator::StringConcat => return concatenation(raw, schema),
             BinaryOperator::And => return logical(raw, Operator::And, schema),
             BinaryOperator::Or => return logical(raw, Operator::Or, schema),
-            BinaryOperator::Custom(name) if name == TRUTH => {
-                let Expr::Literal(ScalarValue::Utf8(Some(clause)), _) = &raw.right else {
+            BinaryOperator::Custom(name) if name == NAMED || name == TRUTH => {
+                let Expr::Literal(ScalarValue::Utf8(Some(text)), _) = &raw.right else {
                     return Ok(PlannerResult::Original(raw));
                 };
-                let condition = truth(raw.left, clause, schema)?;
+                if name == NAMED {
+                    return Ok(PlannerResult::Planned(raw.left.alias(text)));
+                }
+                let condition = truth(raw.left, text, schema)?;
                 return Ok(PlannerResult::Planned(condition));
             }
             _ => None,
@@ -125,6 +132,32 @@ fn exponentiation(raw: &RawBinaryExpr, schema: &DFSchema) -> Result<Option<Expr>
     ))
 }
 
+/// `||` of what is neither text nor bytes nor a list joins texts.
+fn concatenation(
+    mut raw: RawBinaryExpr,
+    schema: &DFSchema,
+) -> Result<PlannerResult<RawBinaryExpr>> {
+    let joins = |data_type: &DataType| {
+        data_type.is_string() || data_type.is_binary() || data_type.is_nested()
+    };
+    let placeholder = |expr: &Expr| matches!(expr, Expr::Placeholder(_));
+    if placeholder(&raw.left)
+        || placeholder(&raw.right)
+        || joins(&raw.left.get_type(schema)?)
+        || joins(&raw.right.get_type(schema)?)
+    {
+        return Ok(PlannerResult::Original(raw));
+    }
+    let text = |expr: Expr| -> Result<Expr> {
+        let (_, field) = expr.to_field(schema)?;
+        let to = Arc::new(Field::new("", DataType::Utf8View, true));
+        Ok(Cast::call(expr, &field, &to, Rule::Explicit)?)
+    };
+    raw.left = text(raw.left)?;
+    raw.right = text(raw.right)?;
+    Ok(PlannerResult::Original(raw))
+}
+
 /// AND and OR of conditions.
 fn logical(
     raw: RawBinaryExpr,
@@ -146,7 +179,9 @@ fn logical(
 fn truth(operand: Expr, clause: &str, schema: &DFSchema) -> Result<Expr> {
     // A chain of ANDs is typed once, not once for each.
     let plain = match &operand {
-        Expr::BinaryExpr(binary) => binary.op.is_logic_operator() || binary.op.supports_propagation(),
+        Expr::BinaryExpr(binary) => {
+            binary.op.is_logic_operator() || binary.op.supports_propagation()
+        }
         Expr::Placeholder(_) | Expr::Not(_) | Expr::IsNull(_) | Expr::IsNotNull(_) => true,
         _ => false,
     };
@@ -158,10 +193,12 @@ fn truth(operand: Expr, clause: &str, schema: &DFSchema) -> Result<Expr> {
         DataType::Boolean | DataType::Null => Ok(operand),
         number if number.is_numeric() => {
             let zero = lit(0_i64);
-            Ok(match comparison(&operand, Operator::NotEq, &zero, schema)? {
-                Some(condition) => condition,
-                None => binary_expr(operand, Operator::NotEq, zero),
-            })
+            Ok(
+                match comparison(&operand, Operator::NotEq, &zero, schema)? {
+                    Some(condition) => condition,
+                    None => binary_expr(operand, Operator::NotEq, zero),
+                },
+            )
         }
         // Text without a type of its own is read as one.
         text if text.is_string() && matches!(operand, Expr::Literal(_, _)) => {

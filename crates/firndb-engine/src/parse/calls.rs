@@ -9,13 +9,17 @@ use std::sync::LazyLock;
 
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, CastKind, DataType, DateTimeField, Expr, Function, FunctionArg,
-    FunctionArgExpr, FunctionArgumentClause, FunctionArguments, Ident, ObjectName, OrderByExpr,
-    OrderByOptions, SelectItem, SetExpr, Subscript, UnaryOperator, Value, VisitMut, VisitorMut,
+    FunctionArgExpr, FunctionArgumentClause, FunctionArguments, Ident, Interval, ObjectName,
+    OrderByExpr, OrderByOptions, SelectItem, SetExpr, Subscript, UnaryOperator, Value, VisitMut,
+    VisitorMut,
 };
 
 use super::normalize::call;
-use super::parse_query;
+use super::{arrays, parse_query};
 use crate::error::{Error, Result, SqlState};
+
+/// `a = ANY (b)` of a list, with three truth values.
+pub(super) const ANY_EQUAL: &str = "__firndb_any_equal";
 
 /// Name, number of arguments, and the expression that the call stands for.
 const MACROS: &[(&str, usize, &str)] = &[
@@ -24,8 +28,18 @@ const MACROS: &[(&str, usize, &str)] = &[
         0,
         concat!("'FirnDB ", env!("CARGO_PKG_VERSION"), "'"),
     ),
-    ("list_unique", 1, "array_length(list_distinct(a))"),
-    ("array_unique", 1, "array_length(list_distinct(a))"),
+    (
+        ANY_EQUAL,
+        2,
+        "CASE WHEN b IS NULL THEN NULL WHEN list_contains(b, a) THEN TRUE WHEN len(b) > 0 AND (a IS NULL OR len(list_compact(b)) < len(b)) THEN NULL ELSE FALSE END",
+    ),
+    ("list_unique", 1, "len(list_distinct(list_compact(a)))"),
+    ("array_unique", 1, "len(list_distinct(list_compact(a)))"),
+    ("length", 1, "len(a)"),
+    ("lpad", 3, "lpad(a, CASE WHEN b < 0 THEN 0 ELSE b END, c)"),
+    ("rpad", 3, "rpad(a, CASE WHEN b < 0 THEN 0 ELSE b END, c)"),
+    ("lpad", 2, "lpad(a, CASE WHEN b < 0 THEN 0 ELSE b END)"),
+    ("rpad", 2, "rpad(a, CASE WHEN b < 0 THEN 0 ELSE b END)"),
     ("list_reverse_sort", 1, "array_sort(a, 'DESC')"),
     ("array_reverse_sort", 1, "array_sort(a, 'DESC')"),
     ("list_count", 1, "array_length(list_compact(a))"),
@@ -133,7 +147,6 @@ const MACROS: &[(&str, usize, &str)] = &[
         1,
         "(year(date_trunc('week', a) + INTERVAL '3 days') * 100 + week(a))",
     ),
-    ("time_bucket", 2, "date_bin(a, b)"),
     ("datetrunc", 2, "date_trunc(a, b)"),
     ("iif", 3, "CASE WHEN a THEN b ELSE c END"),
     ("sem", 1, "(stddev_pop(a) / sqrt(count(a)))"),
@@ -145,7 +158,6 @@ const MACROS: &[(&str, usize, &str)] = &[
     ("multiply", 2, "(a * b)"),
     ("divide", 2, "(a // b)"),
     ("square", 1, "(a * a)"),
-    ("round_even", 2, "round(a, b)"),
     ("timezone", 2, "(b AT TIME ZONE a)"),
 ];
 
@@ -216,6 +228,11 @@ fn replacement(expr: &mut Expr) -> Result<Option<Expr>> {
                 format: None,
             })
         }
+        Expr::Interval(interval) => of_interval(interval),
+        // Nothing is in an empty list, not even NULL, as in SQLite.
+        Expr::InList { list, negated, .. } if list.is_empty() => {
+            Some(Expr::value(Value::Boolean(*negated)))
+        }
         // In two's complement ~x is -1 - x, which no integer makes overflow.
         Expr::UnaryOp {
             op: UnaryOperator::BitwiseNot,
@@ -235,7 +252,8 @@ fn replacement(expr: &mut Expr) -> Result<Option<Expr>> {
             };
             Some(call(name, vec![expr.as_ref().clone()]))
         }
-        Expr::CompoundFieldAccess { access_chain, .. } => {
+        Expr::CompoundFieldAccess { root, access_chain } => {
+            qualify(root, access_chain);
             for access in access_chain {
                 complete(access);
             }
@@ -243,6 +261,27 @@ fn replacement(expr: &mut Expr) -> Result<Option<Expr>> {
         }
         _ => None,
     })
+}
+
+/// The names at the front of `t.l[1]`: whether `t` is a table or a column is the planner's to know, and it does of `t.l`.
+fn qualify(root: &mut Expr, chain: &mut Vec<AccessExpr>) {
+    let Expr::Identifier(first) = &*root else {
+        return;
+    };
+    let dots = chain
+        .iter()
+        .take_while(|access| matches!(access, AccessExpr::Dot(Expr::Identifier(_))))
+        .count();
+    if dots == 0 {
+        return;
+    }
+    let mut names = vec![first.clone()];
+    for access in chain.drain(..dots) {
+        if let AccessExpr::Dot(Expr::Identifier(name)) = access {
+            names.push(name);
+        }
+    }
+    *root = Expr::CompoundIdentifier(names);
 }
 
 /// `.a` as `['a']`, and a slice's bounds where they are left out.
@@ -263,6 +302,29 @@ fn complete(access: &mut AccessExpr) {
         }
         _ => {}
     }
+}
+
+/// `INTERVAL (x) DAY` is so many days; in `INTERVAL 3 DAYS` the number is text to the planner.
+fn of_interval(interval: &mut Interval) -> Option<Expr> {
+    let field = interval.leading_field.as_ref()?;
+    if let Expr::Value(value) = interval.value.as_mut() {
+        if let Value::Number(digits, _) = &value.value {
+            value.value = Value::SingleQuotedString(digits.clone());
+        }
+        return None;
+    }
+    let one = Interval {
+        value: Box::new(Expr::value(Value::SingleQuotedString(format!("1 {field}")))),
+        leading_field: None,
+        leading_precision: None,
+        last_field: None,
+        fractional_seconds_precision: None,
+    };
+    Some(Expr::Nested(Box::new(Expr::BinaryOp {
+        left: Box::new(Expr::Interval(one)),
+        op: BinaryOperator::Multiply,
+        right: Box::new(Expr::Nested(interval.value.clone())),
+    })))
 }
 
 fn number(digits: &str) -> Expr {
@@ -344,6 +406,11 @@ fn of_function(function: &mut Function) -> Result<Option<Expr>> {
     };
     if name == "struct_pack" {
         return struct_pack(function).map(Some);
+    }
+    if name == "array"
+        && let FunctionArguments::Subquery(query) = &function.args
+    {
+        return arrays::of_query(query).map(Some);
     }
     let Some(given) = arguments(function) else {
         return Ok(None);
@@ -452,12 +519,40 @@ fn of_function(function: &mut Function) -> Result<Option<Expr>> {
                 right: Box::new(right.clone()),
             }))));
         }
+        // DataFusion counts without a sign, and 1 - 2 would be out of range.
+        (
+            "row_number"
+            | "rank"
+            | "dense_rank"
+            | "ntile"
+            | "approx_distinct"
+            | "approx_count_distinct"
+            | "regr_count"
+            | "array_length"
+            | "list_length"
+            | "array_position"
+            | "list_position"
+            | "list_indexof"
+            | "cardinality"
+            | "array_ndims",
+            _,
+        ) => return Ok(Some(signed(function))),
         (name, given) if function.over.is_none() && function.filter.is_none() => {
             return Ok(expanded(name, given));
         }
         _ => {}
     }
     Ok(None)
+}
+
+fn signed(function: &Function) -> Expr {
+    Expr::Cast {
+        kind: CastKind::Cast,
+        expr: Box::new(Expr::Function(function.clone())),
+        data_type: DataType::BigInt(None),
+        array: false,
+        format: None,
+    }
 }
 
 fn as_text(expr: Expr) -> Expr {

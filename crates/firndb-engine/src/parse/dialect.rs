@@ -50,6 +50,9 @@ impl Dialect for FirnDialect {
         if globs(parser) {
             return Some(Ok(self.prec_value(Precedence::Like)));
         }
+        if is_null(parser) {
+            return Some(Ok(self.prec_value(Precedence::Is)));
+        }
         matches!(
             parser.peek_token_ref().token,
             Token::ShiftLeft
@@ -62,22 +65,28 @@ impl Dialect for FirnDialect {
         .then(|| Ok(self.prec_value(Precedence::PgOther)))
     }
 
-    /// A sign binds more than every operator but casts, subscripts and fields: `-2 ^ 2` is 4, `-7 >> 1` is -4.
+    /// A sign binds more than every operator but casts, subscripts and fields: `-2 ^ 2` is 4, `-7 >> 1` is -4. `~` is an
+    /// operator like `&`, and binds less than `+`.
     fn parse_prefix(&self, parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
         let op = match parser.peek_token_ref().token {
             Token::Minus => UnaryOperator::Minus,
             Token::Plus => UnaryOperator::Plus,
+            Token::Tilde => UnaryOperator::BitwiseNot,
             _ => return None,
         };
         parser.next_token();
-        let operand = parser.parse_subexpr(self.prec_value(Precedence::DoubleColon) - 1);
+        let precedence = match op {
+            UnaryOperator::BitwiseNot => self.prec_value(Precedence::PgOther),
+            _ => self.prec_value(Precedence::DoubleColon) - 1,
+        };
+        let operand = parser.parse_subexpr(precedence);
         Some(operand.map(|operand| Expr::UnaryOp {
             op,
             expr: Box::new(operand),
         }))
     }
 
-    /// GLOB, IN with a list, and BETWEEN SYMMETRIC, which takes its bounds in either order.
+    /// GLOB, ISNULL, IS DISTINCT FROM, whose right side ends before AND, IN with a list, and BETWEEN SYMMETRIC, which takes its bounds in either order.
     fn parse_infix(
         &self,
         parser: &mut Parser,
@@ -86,6 +95,13 @@ impl Dialect for FirnDialect {
     ) -> Option<Result<Expr, ParserError>> {
         if globs(parser) {
             return Some(glob(parser, expr, precedence));
+        }
+        if is_null(parser) {
+            parser.next_token();
+            return Some(Ok(Expr::IsNull(Box::new(expr.clone()))));
+        }
+        if let Some(distinct) = is_distinct(parser, expr, precedence) {
+            return Some(distinct);
         }
         if let Some(negated) = in_list(parser) {
             return Some(contained(self, parser, expr, negated));
@@ -232,7 +248,10 @@ impl Dialect for FirnDialect {
         true
     }
     fn supports_in_empty_list(&self) -> bool {
-        false
+        true
+    }
+    fn supports_lambda_functions(&self) -> bool {
+        true
     }
 }
 
@@ -262,6 +281,29 @@ fn between_symmetric(
         },
         right: between(&high, &low),
     })))
+}
+
+/// Whether ISNULL comes next, as an operator.
+fn is_null(parser: &Parser) -> bool {
+    matches!(&parser.peek_token_ref().token, Token::Word(word) if word.quote_style.is_none() && word.value == "isnull")
+}
+
+fn is_distinct(
+    parser: &mut Parser,
+    expr: &Expr,
+    precedence: u8,
+) -> Option<Result<Expr, ParserError>> {
+    use Keyword::{DISTINCT, FROM, IS, NOT};
+    let equal = match parser.parse_keywords(&[IS, DISTINCT, FROM]) {
+        true => false,
+        false if parser.parse_keywords(&[IS, NOT, DISTINCT, FROM]) => true,
+        false => return None,
+    };
+    let left = Box::new(expr.clone());
+    Some(parser.parse_subexpr(precedence).map(|right| match equal {
+        true => Expr::IsNotDistinctFrom(left, Box::new(right)),
+        false => Expr::IsDistinctFrom(left, Box::new(right)),
+    }))
 }
 
 /// Whether `IN [` or `NOT IN [` comes next, and which.

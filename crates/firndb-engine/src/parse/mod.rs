@@ -12,6 +12,7 @@
 //! depth in the parser, so a statement's tree is measured once, on a stack sized by its tokens, and one that is
 //! deeper than [`MAX_DEPTH`] is refused with 54001 and dropped on that stack.
 
+mod arrays;
 mod calls;
 mod clauses;
 pub mod copy;
@@ -25,10 +26,11 @@ mod patterns;
 mod relations;
 mod rows;
 mod source;
+mod spellings;
 mod structs;
 mod windows;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast;
@@ -205,10 +207,7 @@ fn tokenize(source: &Source, exact: &dyn Fn(&str) -> bool) -> Result<Vec<TokenWi
         return Err(error);
     }
     check_shape(&tokens)?;
-    table_as_from(&mut tokens);
-    drop_materialized(&mut tokens);
-    drop_trim_from(&mut tokens);
-    let tokens = structs::rewrite(insert::rewrite(tokens));
+    let tokens = structs::rewrite(insert::rewrite(spellings::rewrite(tokens)));
     Ok(merge::rewrite(from_first::reorder(tokens)))
 }
 
@@ -307,69 +306,6 @@ fn is_constructor(word: &Word) -> bool {
         word.value.as_str(),
         "struct" | "row" | "map" | "union" | "list" | "array" | "tuple" | "nested" | "nullable"
     )
-}
-
-/// `TABLE t` as a statement is `FROM t`.
-fn table_as_from(tokens: &mut [TokenWithSpan]) {
-    let mut first = true;
-    for token in tokens {
-        match &mut token.token {
-            Token::Whitespace(_) => {}
-            Token::SemiColon => first = true,
-            Token::Word(word) if first && word.keyword == Keyword::TABLE => {
-                token.token = Token::make_keyword("FROM");
-                first = false;
-            }
-            _ => first = false,
-        }
-    }
-}
-
-/// `WITH t AS [NOT] MATERIALIZED (…)`: a hint that changes no result.
-fn drop_materialized(tokens: &mut Vec<TokenWithSpan>) {
-    let is = |token: &TokenWithSpan, keyword: Keyword| matches!(&token.token, Token::Word(word) if word.keyword == keyword && word.quote_style.is_none());
-    if !tokens.iter().any(|token| is(token, Keyword::MATERIALIZED)) {
-        return;
-    }
-    let solid: Vec<usize> = (0..tokens.len())
-        .filter(|index| !matches!(tokens[*index].token, Token::Whitespace(_)))
-        .collect();
-    let mut dropped = HashSet::new();
-    for window in 1..solid.len().saturating_sub(1) {
-        let (before, here, after) = (solid[window - 1], solid[window], solid[window + 1]);
-        if is(&tokens[here], Keyword::MATERIALIZED) && tokens[after].token == Token::LParen {
-            if is(&tokens[before], Keyword::AS) {
-                dropped.insert(here);
-            } else if is(&tokens[before], Keyword::NOT)
-                && window >= 2
-                && is(&tokens[solid[window - 2]], Keyword::AS)
-            {
-                dropped.insert(before);
-                dropped.insert(here);
-            }
-        }
-    }
-    let mut index = 0;
-    tokens.retain(|_| {
-        index += 1;
-        !dropped.contains(&(index - 1))
-    });
-}
-
-/// `trim(BOTH FROM x)` is `trim(BOTH x)` to the parser.
-fn drop_trim_from(tokens: &mut Vec<TokenWithSpan>) {
-    let (mut opened, mut sided) = (false, false);
-    tokens.retain(|token| {
-        let keyword = match &token.token {
-            Token::Whitespace(_) => return true,
-            Token::Word(word) => word.keyword,
-            _ => Keyword::NoKeyword,
-        };
-        let dropped = sided && keyword == Keyword::FROM;
-        sided = opened && matches!(keyword, Keyword::BOTH | Keyword::LEADING | Keyword::TRAILING);
-        opened = token.token == Token::LParen;
-        !dropped
-    });
 }
 
 fn parse_tokens(source: &Arc<Source>, tokens: Vec<TokenWithSpan>) -> Result<ParsedText> {

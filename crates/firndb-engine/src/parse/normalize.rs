@@ -10,10 +10,10 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
+    BinaryOperator, Expr, FromTable, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
     FunctionArguments, Ident, LimitClause, ObjectName, ObjectNamePart, OutputClause, Query, Select,
-    SelectFlavor, SelectItem, SetExpr, Statement, TableAlias, TableFactor, Value, ValueWithSpan,
-    VisitMut, VisitorMut,
+    SelectFlavor, SelectItem, SetExpr, Statement, TableAlias, TableAliasColumnDef, TableFactor,
+    Value, ValueWithSpan, VisitMut, VisitorMut,
 };
 
 use super::source::Source;
@@ -40,6 +40,8 @@ const RESERVED: [&str; 9] = [
     "intersect",
     "select",
 ];
+/// Functions in FROM of one column, which takes the name of their alias, as in PostgreSQL.
+const SERIES: [&str; 2] = ["range", "generate_series"];
 /// Levels from which a statement gets a larger stack.
 const DEEP: usize = 64;
 
@@ -165,7 +167,7 @@ impl Normalizer<'_> {
             let fresh = seen.insert(name.clone());
             if column && (fresh || qualified && !self.same_column_before(item, &seen)) {
                 if qualified {
-                    seen.insert(item.to_string());
+                    seen.insert(qualified_name(item));
                 }
                 continue;
             }
@@ -201,7 +203,19 @@ impl Normalizer<'_> {
 
     /// Whether the select list holds this qualified column already; columns of the same name of two tables may stand together.
     fn same_column_before(&self, item: &SelectItem, seen: &HashSet<String>) -> bool {
-        seen.contains(&item.to_string())
+        seen.contains(&qualified_name(item))
+    }
+}
+
+/// A column with its table, without that one's schema.
+fn qualified_name(item: &SelectItem) -> String {
+    match item {
+        SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts)) => {
+            let parts = &parts[parts.len().saturating_sub(2)..];
+            let parts: Vec<&str> = parts.iter().map(|part| part.value.as_str()).collect();
+            parts.join(".")
+        }
+        other => other.to_string(),
     }
 }
 
@@ -218,29 +232,6 @@ pub(super) fn text_name(expr: &Expr) -> String {
         text
     } else {
         text.chars().take(MAX_TEXT_NAME).collect()
-    }
-}
-
-/// Wraps casts that are aggregated. DataFusion leaves a cast out of the names of its plans, so that `sum(a)` and `sum(a::DOUBLE)` would be
-/// one column.
-fn tell_casts_apart(function: &mut Function) {
-    const AGGREGATES: [&str; 5] = ["sum", "count", "avg", "min", "max"];
-    let [ObjectNamePart::Identifier(name)] = function.name.0.as_slice() else {
-        return;
-    };
-    if !AGGREGATES.contains(&name.value.as_str()) {
-        return;
-    }
-    let FunctionArguments::List(list) = &mut function.args else {
-        return;
-    };
-    for argument in &mut list.args {
-        if let FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) = argument
-            && matches!(value, Expr::Cast { .. })
-        {
-            let cast = std::mem::replace(value, Expr::value(Value::Null));
-            *value = call("coalesce", vec![cast]);
-        }
     }
 }
 
@@ -359,6 +350,12 @@ impl VisitorMut for Normalizer<'_> {
     }
 
     fn pre_visit_statement(&mut self, statement: &mut Statement) -> Flow {
+        if let Statement::Delete(delete) = statement
+            && matches!(delete.from, FromTable::WithoutKeyword(_))
+        {
+            let error = Error::new(SqlState::SyntaxError, "syntax error: DELETE needs FROM");
+            return ControlFlow::Break(Box::new(error));
+        }
         let returning = match statement {
             Statement::Insert(insert) => insert.returning.as_mut(),
             Statement::Update(update) => update.returning.as_mut(),
@@ -410,6 +407,11 @@ impl VisitorMut for Normalizer<'_> {
                     self.remember_alias(alias);
                 }
                 if let Some(args) = args {
+                    if let Some(alias) = alias
+                        && SERIES.contains(&name.to_string().as_str())
+                    {
+                        name_column(alias);
+                    }
                     if name.0.len() != 1 {
                         return refuse("a table function in a schema");
                     }
@@ -447,6 +449,7 @@ impl VisitorMut for Normalizer<'_> {
             }
             TableFactor::UNNEST {
                 alias,
+                array_exprs,
                 with_offset,
                 with_ordinality,
                 ..
@@ -454,6 +457,16 @@ impl VisitorMut for Normalizer<'_> {
                 if *with_offset || *with_ordinality {
                     return refuse("UNNEST with an offset");
                 }
+                let alias = alias.get_or_insert_with(|| TableAlias {
+                    explicit: true,
+                    name: Ident::new("unnest"),
+                    columns: Vec::new(),
+                    at: None,
+                });
+                if array_exprs.len() == 1 {
+                    name_column(alias);
+                }
+                let alias = Some(alias);
                 if let Some(alias) = alias {
                     self.remember_alias(alias);
                 }
@@ -520,9 +533,6 @@ impl VisitorMut for Normalizer<'_> {
             },
             _ => None,
         };
-        if let Expr::Function(function) = expr {
-            tell_casts_apart(function);
-        }
         if let Some(function) = function {
             let taken = std::mem::replace(expr, Expr::value(Value::Null));
             if let Expr::BinaryOp { left, right, .. } = taken {
@@ -544,6 +554,16 @@ impl VisitorMut for Normalizer<'_> {
             }
         }
         ControlFlow::Continue(())
+    }
+}
+
+/// Names the only column of a function after its alias, where that names none.
+fn name_column(alias: &mut TableAlias) {
+    if alias.columns.is_empty() {
+        alias.columns.push(TableAliasColumnDef {
+            name: alias.name.clone(),
+            data_type: None,
+        });
     }
 }
 

@@ -13,6 +13,8 @@ use datafusion::sql::sqlparser::ast::{
     SelectItem, SetExpr, TableFactor, UnaryOperator, Value,
 };
 
+use super::calls::ANY_EQUAL;
+use super::normalize::call;
 use super::parse_query;
 use crate::error::{Error, Result, SqlState};
 
@@ -90,6 +92,10 @@ pub(super) fn rewrite(expr: &mut Expr) -> Result<()> {
                 let test = |columns: &[Expr]| member_test(left, compare_op, columns);
                 Some(quantified(1, subquery, false, test)?)
             }
+            None if *compare_op == BinaryOperator::Eq => Some(call(
+                ANY_EQUAL,
+                vec![left.as_ref().clone(), right.as_ref().clone()],
+            )),
             None => None,
         },
         Expr::AllOp {

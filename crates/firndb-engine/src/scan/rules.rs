@@ -52,7 +52,7 @@ impl PhysicalOptimizerRule for UnambiguousPushdown {
         plan: Arc<dyn ExecutionPlan>,
         config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        if plan.exists(|node| Ok(has_ambiguous_names(node)))? {
+        if plan.exists(|node| Ok(has_ambiguous_names(node) || has_nested_keys(node)))? {
             return Ok(plan);
         }
         self.0.optimize(plan, config)
@@ -65,6 +65,19 @@ impl PhysicalOptimizerRule for UnambiguousPushdown {
     fn schema_check(&self) -> bool {
         self.0.schema_check()
     }
+}
+
+/// Whether a join goes by lists, structs or maps: the least and the greatest of those with NULLs inside, by which a dynamic
+/// filter goes, are in no order that the filter's comparison agrees with.
+fn has_nested_keys(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let Some(join) = plan.downcast_ref::<HashJoinExec>() else {
+        return false;
+    };
+    let schema = join.left().schema();
+    join.on().iter().any(|(left, _)| {
+        left.data_type(&schema)
+            .map_or(true, |data_type| data_type.is_nested())
+    })
 }
 
 fn has_ambiguous_names(plan: &Arc<dyn ExecutionPlan>) -> bool {

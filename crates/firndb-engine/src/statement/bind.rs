@@ -1,7 +1,7 @@
 //! Names in a query bound to one transaction: the planner's view of the catalog.
 
 use std::cell::RefCell;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -25,11 +25,12 @@ use datafusion::sql::sqlparser::ast;
 use firndb_storage::Form;
 
 use super::scope::{Found, Scope, check_database};
-use super::{TARGET, aliases, forms};
-use crate::catalog::{Relation, TableEntry, ViewEntry, fold};
+use super::{TARGET, aliases, calls, forms};
+use crate::catalog::{Relation, TEMPORARY_SCHEMA, TableEntry, ViewEntry, fold};
 use crate::error::{Error, Result, SqlState, nearest};
 use crate::scan;
 use crate::session::Frame;
+use crate::types::TypeNames;
 
 /// Names of a select list that are resolved beside it, one after the other.
 const MAX_ALIASES: usize = 16;
@@ -94,6 +95,12 @@ impl<'a> Binder<'a> {
     ) -> Result<LogicalPlan> {
         let mut query = query.clone();
         forms::mark(&mut query, self.schema());
+        calls::check(&query, &|name| {
+            let state = &self.scope.state;
+            state.scalar_functions().contains_key(name)
+                && !state.aggregate_functions().contains_key(name)
+                && !state.window_functions().contains_key(name)
+        })?;
         let statement = ast::Statement::Query(Box::new(query));
         SqlToRel::new(self)
             .sql_statement_to_plan_with_context(statement, context)
@@ -326,6 +333,9 @@ impl<'a> Binder<'a> {
         if moments {
             return microseconds(provider, name);
         }
+        if matches!(name, "range" | "generate_series") {
+            return renamed(provider, &[name.to_owned()]);
+        }
         let names = unique_names(&provider.schema());
         for (name, field) in names.iter().zip(provider.schema().fields()) {
             self.scope.remember(name, field.name());
@@ -495,7 +505,17 @@ impl ContextProvider for Binder<'_> {
     }
 
     fn get_type_planner(&self) -> Option<Arc<dyn TypePlanner>> {
-        self.scope.type_planner.clone()
+        let catalog = &self.scope.catalog;
+        let schemas = self.scope.path.iter().rev().map(String::as_str);
+        let enums: HashMap<String, Vec<String>> = schemas
+            .chain([TEMPORARY_SCHEMA])
+            .flat_map(|schema| catalog.enums(schema))
+            .map(|(name, labels)| (fold(&name), labels))
+            .collect();
+        if enums.is_empty() {
+            return self.scope.type_planner.clone();
+        }
+        Some(Arc::new(TypeNames { enums }))
     }
 
     fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {

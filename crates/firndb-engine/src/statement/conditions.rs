@@ -5,7 +5,8 @@
 //! zero, all else is an error that names the clause.
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, JoinConstraint, JoinOperator, Select, TableWithJoins, UnaryOperator, Value,
+    BinaryOperator, Expr, JoinConstraint, JoinOperator, Select, TableWithJoins, UnaryOperator,
+    Value,
 };
 
 /// The operator of a condition and the clause that it stands in.
@@ -92,8 +93,10 @@ fn is_boolean(expr: &Expr) -> bool {
     match expr {
         Expr::Nested(inner) => is_boolean(inner),
         Expr::BinaryOp { op, .. } => {
-            matches!(op, Op::And | Op::Or | Op::Eq | Op::NotEq | Op::Lt | Op::LtEq | Op::Gt | Op::GtEq)
-                || matches!(op, Op::Custom(name) if name == TRUTH)
+            matches!(
+                op,
+                Op::And | Op::Or | Op::Eq | Op::NotEq | Op::Lt | Op::LtEq | Op::Gt | Op::GtEq
+            ) || matches!(op, Op::Custom(name) if name == TRUTH)
         }
         Expr::UnaryOp { op, .. } => *op == UnaryOperator::Not,
         Expr::Value(value) => matches!(

@@ -21,13 +21,15 @@ use datafusion::logical_expr::planner::{
 };
 use datafusion::logical_expr::{self as logical, LogicalPlan, LogicalPlanBuilder, SortExpr};
 use datafusion::sql::sqlparser::ast::{
-    CastKind, DataType as SqlType, Expr, FunctionArguments, Ident, ObjectName, OrderByKind, Query,
-    Select, SelectFlavor, SelectItem, SetExpr, SetOperator, SetQuantifier, TableAlias, TableFactor,
-    TableWithJoins, TimezoneInfo, Value, VisitMut, VisitorMut, WildcardAdditionalOptions,
+    BinaryOperator, CastKind, DataType as SqlType, Expr, Function, FunctionArg, FunctionArgExpr,
+    FunctionArguments, Ident, ObjectName, ObjectNamePart, OrderByKind, Query, Select, SelectFlavor,
+    SelectItem, SetExpr, SetOperator, SetQuantifier, TableAlias, TableFactor, TableWithJoins,
+    TimezoneInfo, Value, VisitMut, VisitorMut, WildcardAdditionalOptions, visit_expressions,
 };
 
 use super::{conditions, merged, multiset, sorted};
 use crate::catalog::DATABASE;
+use crate::error::{Error, SqlState};
 use crate::parse::{UNIQUE, call};
 
 /// The alias of a marked set operation; no user's name starts like this.
@@ -68,6 +70,11 @@ impl RelationPlanner for Relations {
         relation: TableFactor,
         context: &mut dyn RelationPlannerContext,
     ) -> PlanResult<RelationPlanning> {
+        if let Some(plan) = partly_named(&relation, context)? {
+            return Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(
+                plan, None,
+            ))));
+        }
         let TableFactor::Derived {
             subquery,
             alias: Some(alias),
@@ -87,6 +94,56 @@ impl RelationPlanner for Relations {
             plan, None,
         ))))
     }
+}
+
+/// A relation whose alias names its columns, be it only the first ones: the others keep their names.
+fn partly_named(
+    relation: &TableFactor,
+    context: &mut dyn RelationPlannerContext,
+) -> PlanResult<Option<LogicalPlan>> {
+    let mut bare = relation.clone();
+    let (TableFactor::Table {
+        alias: Some(alias), ..
+    }
+    | TableFactor::Derived {
+        alias: Some(alias),
+        lateral: false,
+        ..
+    }) = &mut bare
+    else {
+        return Ok(None);
+    };
+    if alias.columns.is_empty() {
+        return Ok(None);
+    }
+    let names = std::mem::take(&mut alias.columns);
+    let table = alias.name.value.clone();
+    let plan = context.plan(bare)?;
+    let columns = plan.schema().columns();
+    if names.len() > columns.len() {
+        return Err(Error::new(
+            SqlState::InvalidColumnReference,
+            format!(
+                "table \"{table}\" has {} columns available but {} columns specified",
+                columns.len(),
+                names.len()
+            ),
+        )
+        .into());
+    }
+    let names = names.into_iter().map(|column| Some(column.name.value));
+    let columns = columns
+        .into_iter()
+        .zip(names.chain(std::iter::repeat(None)))
+        .map(|(column, name)| match name {
+            Some(name) => logical::Expr::Column(column).alias(name),
+            None => logical::Expr::Column(column),
+        });
+    LogicalPlanBuilder::from(plan)
+        .project(columns)?
+        .alias(table)?
+        .build()
+        .map(Some)
 }
 
 /// A query sorted by all of its columns.
@@ -190,6 +247,9 @@ impl VisitorMut for Marker<'_> {
     /// What the session is: functions that PostgreSQL also has without parentheses.
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
         conditions::of_expression(expr);
+        if let Expr::Function(function) = expr {
+            tell_casts_apart(function);
+        }
         let called = matches!(expr, Expr::Function(_));
         let name = match expr {
             Expr::Identifier(name) if name.quote_style.is_none() => name.value.as_str(),
@@ -244,6 +304,7 @@ impl VisitorMut for Marker<'_> {
 
     fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
         self.around.pop();
+        name_columns(query);
         self.rename_hiding(query);
         if let Some(order) = query
             .order_by
@@ -272,6 +333,99 @@ impl VisitorMut for Marker<'_> {
             mark_body(&mut query.body);
         }
         ControlFlow::Continue(())
+    }
+}
+
+/// The operator that gives an argument a name.
+pub(crate) const NAMED: &str = "__firndb_named";
+
+/// Names the arguments of an aggregate that hold casts. DataFusion leaves casts out of the names of its plans, so that `sum(a)` and
+/// `sum(a::DOUBLE)` would be one column.
+fn tell_casts_apart(function: &mut Function) {
+    const AGGREGATES: [&str; 24] = [
+        "sum",
+        "count",
+        "avg",
+        "mean",
+        "min",
+        "max",
+        "median",
+        "mode",
+        "product",
+        "stddev",
+        "stddev_pop",
+        "stddev_samp",
+        "variance",
+        "var_pop",
+        "var_samp",
+        "array_agg",
+        "list",
+        "string_agg",
+        "bool_and",
+        "bool_or",
+        "first_value",
+        "last_value",
+        "quantile_cont",
+        "quantile_disc",
+    ];
+    let [ObjectNamePart::Identifier(name)] = function.name.0.as_slice() else {
+        return;
+    };
+    if !AGGREGATES.contains(&name.value.as_str()) {
+        return;
+    }
+    let FunctionArguments::List(list) = &mut function.args else {
+        return;
+    };
+    if !list.clauses.is_empty() || list.duplicate_treatment.is_some() {
+        // ORDER BY may have to name the argument as it is.
+        return;
+    }
+    for argument in &mut list.args {
+        if let FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) = argument
+            && visit_expressions(value, |part| match part {
+                Expr::Cast { .. } => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            })
+            .is_break()
+        {
+            let name = Expr::value(Value::SingleQuotedString(value.to_string()));
+            let taken = std::mem::replace(value, Expr::value(Value::Null));
+            *value = Expr::BinaryOp {
+                left: Box::new(taken),
+                op: BinaryOperator::Custom(NAMED.to_owned()),
+                right: Box::new(name),
+            };
+        }
+    }
+}
+
+/// `WITH q (a) AS (…)` is `WITH q AS (SELECT * FROM (…) AS q (a))`: the alias of a relation may name the first columns only.
+fn name_columns(query: &mut Query) {
+    let Some(with) = &mut query.with else {
+        return;
+    };
+    if with.recursive {
+        return;
+    }
+    for table in &mut with.cte_tables {
+        if table.alias.columns.is_empty() {
+            continue;
+        }
+        let alias = TableAlias {
+            columns: std::mem::take(&mut table.alias.columns),
+            ..table.alias.clone()
+        };
+        let empty = bare_query(SetExpr::Values(no_rows()));
+        let inner = std::mem::replace(table.query.as_mut(), empty);
+        let mut body = select_from(inner, &alias.name.value);
+        if let SetExpr::Select(select) = &mut body
+            && let Some(from) = select.from.first_mut()
+            && let TableFactor::Derived { alias: named, .. } = &mut from.relation
+        {
+            *named = Some(alias);
+        }
+        *table.query = bare_query(body);
     }
 }
 
@@ -352,10 +506,57 @@ fn no_rows() -> datafusion::sql::sqlparser::ast::Values {
     }
 }
 
+/// Rows with subqueries, which VALUES of DataFusion's cannot hold, as a UNION ALL of SELECTs.
+fn rows_with_subqueries(body: &mut SetExpr) {
+    let SetExpr::Values(values) = body else {
+        return;
+    };
+    let subquery = |expr: &Expr| {
+        visit_expressions(expr, |part| match part {
+            Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => {
+                ControlFlow::Break(())
+            }
+            _ => ControlFlow::Continue(()),
+        })
+        .is_break()
+    };
+    if !values
+        .rows
+        .iter()
+        .any(|row| row.content.iter().any(subquery))
+    {
+        return;
+    }
+    let selects = std::mem::take(&mut values.rows).into_iter().map(|row| {
+        let mut select = select_from(bare_query(SetExpr::Values(no_rows())), MULTISET);
+        if let SetExpr::Select(select) = &mut select {
+            select.from.clear();
+            let items = row.content.into_iter().zip(1..);
+            select.projection = items
+                .map(|(expr, number)| SelectItem::ExprWithAlias {
+                    expr,
+                    alias: Ident::with_quote('"', format!("column{number}")),
+                })
+                .collect();
+        }
+        select
+    });
+    let union = selects.reduce(|left, right| SetExpr::SetOperation {
+        op: SetOperator::Union,
+        set_quantifier: SetQuantifier::All,
+        left: Box::new(left),
+        right: Box::new(right),
+    });
+    if let Some(union) = union {
+        *body = union;
+    }
+}
+
 /// Marks the parts of a query's body. A chain of set operations is as deep as it is long: no recursion.
 fn mark_body(body: &mut SetExpr) {
     let mut open = vec![body];
     while let Some(part) = open.pop() {
+        rows_with_subqueries(part);
         let multiset = matches!(part, SetExpr::SetOperation { op, set_quantifier: SetQuantifier::All, .. } if *op != SetOperator::Union);
         let merges = matches!(part, SetExpr::Select(select) if merged::concerns(select));
         let mut part = part;

@@ -15,6 +15,10 @@
 //!                           OR (SELECT count(*) FROM q WHERE y IS NULL) > 0 THEN NULL
 //!                      ELSE FALSE END
 //! EXISTS (q)  ─▶  (SELECT count(*) FROM q) > 0
+//! x < ANY (q) ─▶  CASE WHEN (SELECT count(*) FROM q WHERE x < y) > 0 THEN TRUE
+//!                      WHEN (SELECT count(*) FROM q WHERE (x < y) IS NULL) > 0 THEN NULL
+//!                      ELSE FALSE END
+//! x < ALL (q) ─▶  NOT (NOT x < y) for ANY of q
 //! ```
 
 use std::sync::Arc;
@@ -24,16 +28,16 @@ use datafusion::common::{
     Column, DFSchemaRef, DataFusionError, ExprSchema, Result as PlanResult, ScalarValue,
 };
 use datafusion::functions_aggregate::expr_fn::count;
-use datafusion::logical_expr::expr::{Exists, InSubquery};
+use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison, SetQuantifier};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
     Aggregate, BinaryExpr, Expr, ExprSchemable, Filter, Join, JoinType, LogicalPlan,
-    LogicalPlanBuilder, Operator, Subquery, lit, when,
+    LogicalPlanBuilder, Operator, Subquery, binary_expr, lit, not, when,
 };
 
 use super::unnest;
-use crate::{Error, Result};
+use crate::{Error, Result, SqlState};
 
 /// The name under which a rewritten predicate sees its subquery; no user's name starts like this.
 const MEMBERS: &str = "__firndb_members";
@@ -175,7 +179,8 @@ fn is_of(expression: &Expr, schema: &DFSchemaRef) -> PlanResult<bool> {
             Expr::Column(column) => within &= schema.maybe_index_of_column(column).is_some(),
             Expr::ScalarSubquery(subquery)
             | Expr::Exists(Exists { subquery, .. })
-            | Expr::InSubquery(InSubquery { subquery, .. }) => {
+            | Expr::InSubquery(InSubquery { subquery, .. })
+            | Expr::SetComparison(SetComparison { subquery, .. }) => {
                 for column in unnest::needed(&subquery.subquery)? {
                     within &= schema.maybe_index_of_column(&column).is_some();
                 }
@@ -271,6 +276,7 @@ fn is_typed_alike(membership: &InSubquery, schema: &DFSchemaRef) -> PlanResult<b
 fn as_value(expression: Expr, schema: &DFSchemaRef, keep_exists: bool) -> PlanResult<Expr> {
     let rewritten = expression.transform_up(|part| match part {
         Expr::InSubquery(membership) => Ok(Transformed::yes(three_valued(membership, schema)?)),
+        Expr::SetComparison(comparison) => Ok(Transformed::yes(quantified(comparison, schema)?)),
         Expr::Exists(Exists { subquery, negated })
             if !keep_exists || !unnest::joins_rows(&subquery, schema)? =>
         {
@@ -325,6 +331,38 @@ fn three_valued(membership: InSubquery, schema: &DFSchemaRef) -> PlanResult<Expr
     cases.otherwise(lit(negated))
 }
 
+/// `x < ANY (q)`, `x < ALL (q)`.
+fn quantified(comparison: SetComparison, schema: &DFSchemaRef) -> PlanResult<Expr> {
+    let SetComparison {
+        expr,
+        subquery,
+        op,
+        quantifier,
+    } = comparison;
+    let all = quantifier == SetQuantifier::All;
+    let members = LogicalPlanBuilder::from(subquery.subquery.as_ref().clone());
+    let members = if !unnest::depends(&subquery.subquery)? {
+        members.alias(MEMBERS)?
+    } else {
+        members
+    };
+    let [(qualifier, field)] = members.schema().iter().collect::<Vec<_>>()[..] else {
+        return Err(Error::new(SqlState::SyntaxError, "subquery has too many columns").into());
+    };
+    let member = Expr::Column(Column::new(qualifier.cloned(), field.name()));
+    let outer = as_outer(*expr, schema, members.schema())?;
+    let compared = binary_expr(outer, op, member);
+    let decisive = match all {
+        true => not(compared.clone()),
+        false => compared.clone(),
+    };
+    let decided = counted(members.clone().filter(decisive)?)?.gt(lit(0_i64));
+    let unknown = counted(members.filter(compared.is_null())?)?.gt(lit(0_i64));
+    when(decided, lit(!all))
+        .when(unknown, lit(ScalarValue::Boolean(None)))
+        .otherwise(lit(all))
+}
+
 /// `(SELECT count(*) FROM rows)`.
 fn counted(rows: LogicalPlanBuilder) -> PlanResult<Expr> {
     let plan = rows
@@ -367,7 +405,12 @@ fn as_outer(expression: Expr, schema: &DFSchemaRef, members: &DFSchemaRef) -> Pl
 }
 
 fn has_predicate(expression: &Expr) -> PlanResult<bool> {
-    expression.exists(|part| Ok(matches!(part, Expr::InSubquery(_) | Expr::Exists(_))))
+    expression.exists(|part| {
+        Ok(matches!(
+            part,
+            Expr::InSubquery(_) | Expr::Exists(_) | Expr::SetComparison(_)
+        ))
+    })
 }
 
 fn has_subquery(expression: &Expr) -> PlanResult<bool> {
@@ -375,7 +418,10 @@ fn has_subquery(expression: &Expr) -> PlanResult<bool> {
     expression.apply(|part| {
         found |= matches!(
             part,
-            Expr::InSubquery(_) | Expr::Exists(_) | Expr::ScalarSubquery(_)
+            Expr::InSubquery(_)
+                | Expr::Exists(_)
+                | Expr::SetComparison(_)
+                | Expr::ScalarSubquery(_)
         );
         Ok(if found {
             TreeNodeRecursion::Stop

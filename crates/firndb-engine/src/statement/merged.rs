@@ -42,7 +42,25 @@ pub(super) fn concerns(select: &Select) -> bool {
                     )
             })
     }
-    select.from.iter().any(merges)
+    select.from.iter().any(merges) || repeats(select)
+}
+
+/// Whether a column of `*` may stand beside itself: DataFusion wants each name once.
+fn repeats(select: &Select) -> bool {
+    let wild = |item: &&SelectItem| {
+        matches!(
+            item,
+            SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(_, _)
+        )
+    };
+    let wildcards = select.projection.iter().filter(wild).count();
+    let columns = select.projection.iter().any(|item| {
+        matches!(
+            item,
+            SelectItem::UnnamedExpr(Expr::Identifier(_) | Expr::CompoundIdentifier(_))
+        )
+    });
+    !select.from.is_empty() && (wildcards > 1 || wildcards == 1 && columns)
 }
 
 /// Plans a query whose SELECT has joins whose columns merge.

@@ -9,6 +9,7 @@
 
 mod aliases;
 mod bind;
+mod calls;
 mod conditions;
 mod context;
 pub mod ddl;
@@ -28,10 +29,11 @@ mod unnest;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast;
 
-pub use context::StatementContext;
 pub(crate) use conditions::TRUTH;
+pub use context::StatementContext;
 pub(crate) use context::table_columns as compute_schema;
 pub(crate) use describe::tables;
+pub(crate) use forms::NAMED;
 pub use scope::{Scope, split_name};
 
 use crate::catalog::{CatalogChanges, TableEntry};

@@ -446,7 +446,7 @@ async fn a_writer_that_is_dropped_leaves_nothing() {
 #[tokio::test]
 async fn parquet_files_are_pruned_and_keep_their_order() {
     let folder = Folder::new();
-    let sql = "SELECT value AS i, value % 10 AS d FROM generate_series(0, 199999) ORDER BY value";
+    let sql = "SELECT value AS i, value % 10 AS d FROM generate_series(0, 199999) AS g(value) ORDER BY value";
     let groups = [("row_group_size", OptionValue::Text("10000".into()))];
     let path = written(&folder, "t.parquet", sql, &groups).await;
     let context = context();

@@ -16,6 +16,7 @@ use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, Signature, Volatility,
 };
 
+use super::frames::Frame;
 use crate::expr::convert::type_name;
 use crate::{Error, SqlState};
 
@@ -62,7 +63,7 @@ impl Kind {
     }
 }
 
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Gathering {
     kind: Kind,
     name: &'static str,
@@ -133,6 +134,11 @@ impl AggregateUDFImpl for Gathering {
                 true,
             )),
         ])
+    }
+
+    fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        let function = AggregateUDF::new_from_impl(self.clone());
+        Ok(Box::new(Frame::new(&function, &args)))
     }
 
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {

@@ -4,6 +4,7 @@
 //! every step. The average is taken of the exact sum and becomes a double at the end.
 
 mod distinct;
+mod frames;
 mod gather;
 mod groups;
 mod ordered;
@@ -39,6 +40,7 @@ pub(super) fn functions() -> Vec<Arc<AggregateUDF>> {
         })
         .chain(gather::functions())
         .chain(ordered::functions())
+        .chain(frames::functions())
         .collect()
 }
 

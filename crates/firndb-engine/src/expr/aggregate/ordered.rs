@@ -14,6 +14,8 @@ use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, ReversedUDAF, Signature,
 };
 
+use super::frames::Frame;
+
 /// The aggregates of this module.
 pub(super) fn functions() -> Vec<Arc<AggregateUDF>> {
     [
@@ -85,7 +87,7 @@ impl AggregateUDFImpl for Ordered {
     }
 
     fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        self.inner.inner().create_sliding_accumulator(args)
+        Ok(Box::new(Frame::new(&self.inner, &args)))
     }
 
     fn default_value(&self, data_type: &DataType) -> Result<ScalarValue> {

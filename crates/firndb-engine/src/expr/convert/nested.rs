@@ -2,32 +2,50 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, ListArray, MapArray, StringViewArray, StructArray};
+use arrow::array::{
+    Array, ArrayRef, AsArray, ListArray, MapArray, StringViewArray, StructArray, new_null_array,
+};
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field};
+use arrow::datatypes::{DataType, Field, Fields};
 
 use super::{
     Conversion, cannot_cast, canonical_type, check_convertible, invalid_text, message_name,
 };
+use crate::catalog::fold;
 use crate::{Error, Result};
 
 pub(super) fn convertible(from: &DataType, to: &DataType) -> bool {
     match (from, to) {
         (DataType::List(from), DataType::List(to)) => check_convertible(from, to).is_ok(),
         (DataType::Struct(from), DataType::Struct(to)) => {
-            from.len() == to.len()
-                && from
-                    .iter()
-                    .zip(to)
-                    .all(|(from, to)| check_convertible(from, to).is_ok())
+            members(from, to).is_some_and(|members| {
+                members.iter().zip(to).all(|(member, to)| {
+                    member.is_none_or(|place| check_convertible(&from[place], to).is_ok())
+                })
+            })
         }
         (DataType::Map(from, _), DataType::Map(to, _)) => check_convertible(from, to).is_ok(),
         _ => false,
     }
 }
 
-/// Values of a struct match by position, as in PostgreSQL's row casts.
+/// Where each member of a struct comes from: by name, those that lack one being NULL, as in DuckDB; by position where no name is
+/// common, as a row without names has it. `None` where a value would be lost.
+fn members(from: &Fields, to: &Fields) -> Option<Vec<Option<usize>>> {
+    let place = |name: &str| {
+        from.iter()
+            .position(|field| fold(field.name()) == fold(name))
+    };
+    let members: Vec<Option<usize>> = to.iter().map(|field| place(field.name())).collect();
+    match members.iter().flatten().count() {
+        0 if from.len() == to.len() => Some((0..to.len()).map(Some).collect()),
+        found if found == from.len() && found > 0 => Some(members),
+        _ => None,
+    }
+}
+
+/// Members of a struct match by name (see [`members`]).
 pub(super) fn convert(
     values: &ArrayRef,
     source: &Field,
@@ -53,13 +71,18 @@ pub(super) fn convert(
             )?;
             Ok(Arc::new(converted))
         }
-        (DataType::Struct(members), DataType::Struct(wanted)) if members.len() == wanted.len() => {
+        (DataType::Struct(given), DataType::Struct(wanted)) => {
             let structs = values.as_struct();
-            let columns = structs
-                .columns()
-                .iter()
-                .zip(members.iter().zip(wanted))
-                .map(|(column, (from, to))| super::convert(column, from, to, how))
+            let Some(members) = members(given, wanted) else {
+                return Err(cannot_cast(source, target));
+            };
+            let columns = members
+                .into_iter()
+                .zip(wanted)
+                .map(|(member, to)| match member {
+                    Some(place) => super::convert(structs.column(place), &given[place], to, how),
+                    None => Ok(new_null_array(to.data_type(), structs.len())),
+                })
                 .collect::<Result<Vec<_>>>()?;
             let converted = StructArray::try_new_with_length(
                 wanted.clone(),

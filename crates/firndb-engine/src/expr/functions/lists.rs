@@ -121,11 +121,7 @@ impl ListAggregate {
 
     /// The aggregates of the lists that are not NULL.
     fn run(&self, lists: &ListArray, result: &DataType) -> Result<ArrayRef> {
-        let values = Arc::new(Field::new(
-            "values",
-            lists.value_type(),
-            true,
-        ));
+        let values = Arc::new(Field::new("values", lists.value_type(), true));
         if lists.is_empty() {
             return Ok(arrow::array::new_empty_array(result));
         }

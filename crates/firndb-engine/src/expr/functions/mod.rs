@@ -76,6 +76,7 @@ pub(super) fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
         .map(kernel::Kernel::function),
     );
     all.extend(lists::functions());
+    all.push(numbers::round());
     let renamed: [(Arc<ScalarUDF>, &[&'static str]); 8] = [
         (functions::string::upper(), &["ucase"]),
         (functions::string::lower(), &["lcase"]),
@@ -115,18 +116,11 @@ pub(super) fn substring(args: Vec<Expr>) -> Expr {
 
 /// DataFusion's aggregates under further names.
 pub(super) fn aggregate_functions() -> Vec<Arc<AggregateUDF>> {
-    use datafusion::functions_aggregate::{
-        approx_distinct, bool_and_or, first_last, variance,
-    };
+    use datafusion::functions_aggregate::{approx_distinct, first_last};
     [
         (
-            variance::var_samp_udaf(),
-            &["var", "var_sample", "variance"][..],
-        ),
-        (bool_and_or::bool_and_udaf(), &["every"]),
-        (
             approx_distinct::approx_distinct_udaf(),
-            &["approx_count_distinct"],
+            &["approx_count_distinct"][..],
         ),
         (first_last::first_value_udaf(), &["first", "arbitrary"]),
         (first_last::last_value_udaf(), &["last"]),
@@ -152,7 +146,6 @@ enum Form {
     TypeOf,
     If,
     Operator(ArithmeticOperator),
-    Split,
     Today,
 }
 
@@ -181,7 +174,6 @@ impl Form {
             &[],
             Form::Operator(ArithmeticOperator::IntegerDivide),
         ),
-        ("string_split", &["str_split", "split"], Form::Split),
         ("today", &[], Form::Today),
     ];
 
@@ -208,7 +200,6 @@ impl Form {
             Form::Operator(operator) => {
                 return Ok(resolve(operator, &types[0], &types[1])?.map(|operands| operands.result));
             }
-            Form::Split => DataType::new_list(types[0].clone(), true),
             Form::Today => DataType::Date32,
         }))
     }
@@ -224,12 +215,17 @@ impl Form {
                 datetime::date_part().call(vec![lit("epoch"), moment.clone()]),
                 DataType::Float64,
             ),
+            (Form::FormatTime, [moment, format]) if !matches!(format, Expr::Literal(_, _)) => {
+                moments::formatted(moment.clone(), format.clone())
+            }
             (Form::FormatTime, [moment, format]) => {
-                datetime::to_char().call(vec![moment.clone(), format.clone()])
+                let format = rewritten(format, moments::chrono_format);
+                datetime::to_char().call(vec![moment.clone(), format])
             }
             (Form::ParseTime, [text, format]) => cast(
-                datetime::to_timestamp_micros(&datafusion::config::ConfigOptions::default())
-                    .call(vec![text.clone(), format.clone()]),
+                datetime::to_timestamp_micros(&datafusion::config::ConfigOptions::default()).call(
+                    vec![text.clone(), rewritten(format, moments::chrono_pattern)],
+                ),
                 DataType::Timestamp(TimeUnit::Microsecond, None),
             ),
             (Form::Matches, [text, pattern]) => {
@@ -248,16 +244,20 @@ impl Form {
                 datafusion::logical_expr::when(condition.clone(), then.clone())
                     .otherwise(otherwise.clone())?
             }
-            (Form::Split, [text, separator]) => {
-                datafusion::functions_nested::expr_fn::string_to_array(
-                    text.clone(),
-                    separator.clone(),
-                    lit(ScalarValue::Utf8(None)),
-                )
-            }
             (Form::Today, []) => datetime::current_date().call(vec![]),
             _ => return Ok(None),
         }))
+    }
+}
+
+/// A format that is a literal, rewritten.
+fn rewritten(format: &Expr, rewrite: fn(&str) -> String) -> Expr {
+    match format {
+        Expr::Literal(value, _) => match value.try_as_str() {
+            Some(Some(text)) => lit(rewrite(text)),
+            _ => format.clone(),
+        },
+        other => other.clone(),
     }
 }
 

@@ -1,19 +1,24 @@
 //! Functions of dates, times and intervals.
 
+use std::fmt::Write;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, Int64Array, IntervalMonthDayNanoArray, TimestampMicrosecondArray,
+    Array, ArrayRef, AsArray, Int64Array, IntervalMonthDayNanoArray, StringViewBuilder,
+    TimestampMicrosecondArray,
 };
 use arrow::compute::cast;
 use arrow::datatypes::{
-    DataType, IntervalMonthDayNano, IntervalUnit, TimeUnit, TimestampMicrosecondType,
+    DataType, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, TimeUnit,
+    TimestampMicrosecondType,
 };
+use chrono::DateTime;
 use datafusion::common::Result;
+use datafusion::logical_expr::Expr;
 
 use super::kernel::{Kernel, Takes};
 use super::unit;
-use crate::expr::convert::{MICROS_PER_DAY, NANOS_PER_MICRO, civil_from_days};
+use crate::expr::convert::{MICROS_PER_DAY, NANOS_PER_MICRO, civil_from_days, days_from_civil};
 use crate::{Error, SqlState};
 
 /// The functions of this module.
@@ -76,6 +81,27 @@ pub(super) fn kernels() -> Vec<Kernel> {
             },
         },
         Kernel {
+            name: "time_bucket",
+            aliases: &[],
+            takes: &[Any, Stamp],
+            arguments: (2, 2),
+            yields: |types| matches!(types[0], DataType::Interval(_) | DataType::Null).then(stamp),
+            run: |args| {
+                let widths = cast(&args[0], &DataType::Interval(IntervalUnit::MonthDayNano))?;
+                let widths = widths.as_primitive::<IntervalMonthDayNanoType>();
+                let moments = args[1].as_primitive::<TimestampMicrosecondType>();
+                let starts = widths
+                    .iter()
+                    .zip(moments)
+                    .map(|pair| match pair {
+                        (Some(width), Some(moment)) => bucket(width, moment).map(Some),
+                        _ => Ok(None),
+                    })
+                    .collect::<crate::Result<TimestampMicrosecondArray>>()?;
+                Ok(Arc::new(starts))
+            },
+        },
+        Kernel {
             name: "date_sub",
             aliases: &["datesub"],
             takes: &[Text, Stamp],
@@ -84,6 +110,76 @@ pub(super) fn kernels() -> Vec<Kernel> {
             run: complete_units,
         },
     ]
+}
+
+/// Where the bucket of a moment begins: months are counted from January 2000, other times from Monday, the third of that month.
+fn bucket(width: IntervalMonthDayNano, moment: i64) -> crate::Result<i64> {
+    // 2000-01-03 is so many days after 1970-01-01.
+    const ORIGIN: i64 = 10_959 * MICROS_PER_DAY;
+    let refused = |what: &str| Error::new(SqlState::InvalidParameterValue, what);
+    let out_of_range = crate::expr::convert::timestamp_out_of_range;
+    let micros = i64::from(width.days) * MICROS_PER_DAY + width.nanoseconds / NANOS_PER_MICRO;
+    if width.months != 0 && micros != 0 {
+        return Err(refused(
+            "a bucket is as wide as some months, or some days and hours, not both",
+        ));
+    }
+    if width.months > 0 {
+        let (year, month, _) = civil_from_days(moment.div_euclid(MICROS_PER_DAY));
+        let months = (year - 2_000) * 12 + i64::from(month) - 1;
+        let months = i64::from(width.months) * months.div_euclid(i64::from(width.months));
+        let (year, month) = (2_000 + months.div_euclid(12), months.rem_euclid(12));
+        let days = days_from_civil(year, month as u32 + 1, 1);
+        return days.checked_mul(MICROS_PER_DAY).ok_or_else(out_of_range);
+    }
+    if micros <= 0 {
+        return Err(refused("the width of a bucket is more than nothing"));
+    }
+    let since = moment.checked_sub(ORIGIN).ok_or_else(out_of_range)?;
+    (since.div_euclid(micros))
+        .checked_mul(micros)
+        .and_then(|start| start.checked_add(ORIGIN))
+        .ok_or_else(out_of_range)
+}
+
+/// `strftime` by a format of each row's own.
+pub(super) fn formatted(moment: Expr, format: Expr) -> Expr {
+    Kernel {
+        name: "format_moment",
+        aliases: &[],
+        takes: &[Takes::Stamp, Takes::Text],
+        arguments: (2, 2),
+        yields: |_| Some(DataType::Utf8View),
+        run: |args| {
+            let moments = args[0].as_primitive::<TimestampMicrosecondType>();
+            let formats = args[1].as_string_view();
+            let mut texts = StringViewBuilder::new();
+            for (moment, format) in moments.iter().zip(formats) {
+                let (Some(moment), Some(format)) = (moment, format) else {
+                    texts.append_null();
+                    continue;
+                };
+                let moment = DateTime::from_timestamp_micros(moment)
+                    .ok_or_else(crate::expr::convert::timestamp_out_of_range)?;
+                let mut text = String::new();
+                write!(
+                    text,
+                    "{}",
+                    moment.naive_utc().format(&chrono_format(format))
+                )
+                .map_err(|_| {
+                    Error::new(
+                        SqlState::InvalidParameterValue,
+                        format!("invalid format \"{format}\""),
+                    )
+                })?;
+                texts.append_value(text);
+            }
+            Ok(Arc::new(texts.finish()))
+        },
+    }
+    .function()
+    .call(vec![moment, format])
 }
 
 fn stamp() -> DataType {
@@ -210,4 +306,50 @@ fn complete(part: &str, from: i64, to: i64) -> Result<i64> {
         }
     };
     Ok((to - from) / micros)
+}
+
+/// strftime's parts of a second as chrono has them: `%f` microseconds, `%g` milliseconds, `%n` nanoseconds.
+pub(super) fn chrono_format(format: &str) -> String {
+    parts_of_second(format, &[("%f", "%6f"), ("%g", "%3f"), ("%n", "%9f")])
+}
+
+/// strptime's: digits behind the point, however many there are.
+pub(super) fn chrono_pattern(format: &str) -> String {
+    parts_of_second(
+        format,
+        &[
+            (".%f", "%.f"),
+            (".%g", "%.f"),
+            (".%n", "%.f"),
+            ("%f", "%6f"),
+            ("%g", "%3f"),
+            ("%n", "%9f"),
+        ],
+    )
+}
+
+fn parts_of_second(format: &str, parts: &[(&str, &str)]) -> String {
+    let mut written = String::with_capacity(format.len());
+    let mut rest = format;
+    while let Some(next) = rest.chars().next() {
+        if let Some(after) = rest.strip_prefix("%%") {
+            written.push_str("%%");
+            rest = after;
+            continue;
+        }
+        let known = parts
+            .iter()
+            .find_map(|(from, to)| Some((rest.strip_prefix(from)?, to)));
+        match known {
+            Some((after, to)) => {
+                written.push_str(to);
+                rest = after;
+            }
+            None => {
+                written.push(next);
+                rest = &rest[next.len_utf8()..];
+            }
+        }
+    }
+    written
 }

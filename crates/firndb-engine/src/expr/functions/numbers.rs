@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int8Array, Int64Array};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int8Array, Int64Array};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Decimal128Type, Float64Type, Int64Type};
-use datafusion::common::Result;
+use arrow::datatypes::{DataType, Decimal128Type, FieldRef, Float64Type, Int64Type};
+use datafusion::common::{Result, ScalarValue};
+use datafusion::logical_expr::{
+    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+};
 
 use super::kernel::{Kernel, Takes};
 use crate::expr::convert::POWERS;
@@ -76,6 +79,23 @@ pub(super) fn kernels() -> Vec<Kernel> {
             },
         },
         Kernel {
+            name: "round_even",
+            aliases: &["roundbankers"],
+            takes: &[Double, Integer],
+            arguments: (2, 2),
+            yields: |_| Some(DataType::Float64),
+            run: |args| {
+                let values = args[0].as_primitive::<Float64Type>();
+                let digits = args[1].as_primitive::<Int64Type>();
+                let rounded: Float64Array = values
+                    .iter()
+                    .zip(digits)
+                    .map(|(value, digits)| Some(round_even(value?, digits?)))
+                    .collect();
+                Ok(Arc::new(rounded))
+            },
+        },
+        Kernel {
             name: "shift_left",
             aliases: &[],
             takes: &[Integer, Integer],
@@ -110,6 +130,79 @@ pub(super) fn kernels() -> Vec<Kernel> {
             },
         },
     ]
+}
+
+/// `round` of floating point numbers to any number of digits; other numbers are DataFusion's, which multiplies by a power that
+/// a double may not have.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Round {
+    inner: ScalarUDF,
+}
+
+/// The `round` that replaces DataFusion's.
+pub(super) fn round() -> Arc<ScalarUDF> {
+    Arc::new(ScalarUDF::new_from_impl(Round {
+        inner: datafusion::functions::math::round().as_ref().clone(),
+    }))
+}
+
+impl ScalarUDFImpl for Round {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn signature(&self) -> &Signature {
+        self.inner.signature()
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        self.inner.return_type(types)
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        self.inner.return_field_from_args(args)
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        self.inner.coerce_types(types)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let far = |digits: &ScalarValue| match digits.cast_to(&DataType::Int64) {
+            Ok(ScalarValue::Int64(Some(digits))) => digits.abs() > 300,
+            _ => false,
+        };
+        if let [values, ColumnarValue::Scalar(digits)] = args.args.as_slice()
+            && values.data_type().is_floating()
+            && far(digits)
+        {
+            // Nothing of a double lies that far behind the point, and nothing as far before it but what rounds to zero.
+            let down = matches!(digits.cast_to(&DataType::Int64)?, ScalarValue::Int64(Some(digits)) if digits < 0);
+            if !down {
+                return Ok(values.clone());
+            }
+            let zeros = values.to_array(args.number_rows)?;
+            let doubles = cast(&zeros, &DataType::Float64)?;
+            let zeros = doubles
+                .as_primitive::<Float64Type>()
+                .unary::<_, Float64Type>(|value| if value.is_finite() { 0.0 } else { value });
+            let zeros = cast(&zeros, &values.data_type())?;
+            return Ok(ColumnarValue::Array(zeros));
+        }
+        self.inner.invoke_with_args(args)
+    }
+}
+
+/// A half goes to the even neighbour.
+fn round_even(value: f64, digits: i64) -> f64 {
+    let power = 10f64.powi(digits.clamp(-400, 400) as i32);
+    let scaled = value * power;
+    // Beyond a double's digits nothing is to be rounded, or nothing is left.
+    match (scaled.is_finite(), power == 0.0) {
+        (true, false) => scaled.round_ties_even() / power,
+        (_, true) => 0.0,
+        (false, _) => value,
+    }
 }
 
 /// 22003 for places that a 64-bit integer does not have.

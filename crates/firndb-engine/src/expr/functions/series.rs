@@ -53,9 +53,7 @@ fn yields(types: &[DataType]) -> Option<DataType> {
             DataType::Date32 | DataType::Timestamp(_, _) | DataType::Null,
             DataType::Interval(_) | DataType::Null,
         ] => match start {
-            DataType::Date32 | DataType::Null => {
-                Some(DataType::new_list(stamp(None), true))
-            }
+            DataType::Date32 | DataType::Null => Some(DataType::new_list(stamp(None), true)),
             DataType::Timestamp(_, zone) => Some(DataType::new_list(stamp(zone.clone()), true)),
             _ => None,
         },
@@ -70,7 +68,9 @@ fn stamp(zone: Option<Arc<str>>) -> DataType {
 fn series(args: &[ArrayRef], inclusive: bool) -> Result<ArrayRef> {
     let types: Vec<DataType> = args.iter().map(|arg| arg.data_type().clone()).collect();
     match (yields(&types), args) {
-        (Some(DataType::List(item)), [start, stop, step]) if *item.data_type() != DataType::Int64 => {
+        (Some(DataType::List(item)), [start, stop, step])
+            if *item.data_type() != DataType::Int64 =>
+        {
             moments(start, stop, step, item.data_type(), inclusive)
         }
         _ => integers(args, inclusive),
@@ -80,7 +80,11 @@ fn series(args: &[ArrayRef], inclusive: bool) -> Result<ArrayRef> {
 fn integers(args: &[ArrayRef], inclusive: bool) -> Result<ArrayRef> {
     let args = args
         .iter()
-        .map(|arg| Ok(cast(arg, &DataType::Int64)?.as_primitive::<Int64Type>().clone()))
+        .map(|arg| {
+            Ok(cast(arg, &DataType::Int64)?
+                .as_primitive::<Int64Type>()
+                .clone())
+        })
         .collect::<Result<Vec<_>>>()?;
     let [first, rest @ ..] = args.as_slice() else {
         return Ok(Arc::new(Int64Array::from(Vec::<i64>::new())));
@@ -117,7 +121,9 @@ fn integers(args: &[ArrayRef], inclusive: bool) -> Result<ArrayRef> {
         values.reserve(usize::try_from(whole).unwrap_or(usize::MAX))?;
         for number in 0..whole {
             // Between start and stop, so within 64 bits.
-            values.values.push((i128::from(start) + number * step) as i64);
+            values
+                .values
+                .push((i128::from(start) + number * step) as i64);
         }
         values.end(true);
     }
@@ -228,7 +234,8 @@ impl<T: ArrowPrimitiveType> Lists<T> {
     }
 
     fn finish(self, item: &DataType) -> Result<ArrayRef> {
-        let values = PrimitiveArray::<T>::from_iter_values(self.values).with_data_type(item.clone());
+        let values =
+            PrimitiveArray::<T>::from_iter_values(self.values).with_data_type(item.clone());
         Ok(Arc::new(ListArray::try_new(
             Arc::new(Field::new_list_field(item.clone(), true)),
             OffsetBuffer::new(self.ends.into()),

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryViewBuilder, BooleanArray, Int64Array, StringViewArray,
-    StringViewBuilder,
+    Array, ArrayRef, AsArray, BinaryViewBuilder, BooleanArray, Int64Array, ListBuilder,
+    StringViewArray, StringViewBuilder,
 };
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type};
@@ -74,6 +74,39 @@ pub(super) fn kernels() -> Vec<Kernel> {
             arguments: (1, 1),
             yields: |types| is_bytes(&types[0]).then_some(DataType::Int64),
             run: octets,
+        },
+        Kernel {
+            name: "string_split",
+            aliases: &["str_split", "split"],
+            takes: &[Text],
+            arguments: (2, 2),
+            yields: |_| Some(DataType::new_list(DataType::Utf8View, true)),
+            run: |args| {
+                let (texts, separators) = (args[0].as_string_view(), args[1].as_string_view());
+                let mut lists = ListBuilder::new(StringViewBuilder::new());
+                for (text, separator) in texts.iter().zip(separators) {
+                    let Some(text) = text else {
+                        lists.append(false);
+                        continue;
+                    };
+                    match separator {
+                        None => lists.values().append_value(text),
+                        Some("") => {
+                            for (place, character) in text.char_indices() {
+                                let end = place + character.len_utf8();
+                                lists.values().append_value(&text[place..end]);
+                            }
+                        }
+                        Some(separator) => {
+                            for part in text.split(separator) {
+                                lists.values().append_value(part);
+                            }
+                        }
+                    }
+                    lists.append(true);
+                }
+                Ok(Arc::new(lists.finish()))
+            },
         },
         Kernel {
             name: "hamming",

@@ -40,6 +40,14 @@ pub(super) use shape::{depends, joins_rows, needed, outer_columns};
 /// Rewrites the correlated subqueries of a plan that DataFusion does not join.
 pub(super) fn rewrite(plan: LogicalPlan) -> Result<LogicalPlan> {
     let mut names = Names::default();
+    plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::Aggregate(aggregate) = node {
+            for expression in &aggregate.aggr_expr {
+                shape::check_aggregate(expression)?;
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
     let plan = plan.transform_up_with_subqueries(|node| match node {
         LogicalPlan::Filter(_)
         | LogicalPlan::Projection(_)

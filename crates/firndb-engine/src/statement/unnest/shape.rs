@@ -1,10 +1,13 @@
 //! Which outer columns a subquery names, and which subqueries DataFusion joins as they should be.
 
+use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, Result as PlanResult};
 use datafusion::logical_expr::expr::{Exists, InSubquery};
 use datafusion::logical_expr::utils::split_conjunction;
-use datafusion::logical_expr::{Distinct, Expr, LogicalPlan, Operator, Subquery};
+use datafusion::logical_expr::{Distinct, Expr, ExprSchemable, LogicalPlan, Operator, Subquery};
+
+use crate::Error;
 
 /// The columns of `schema` that a subquery's plan names as its outer row's, each once. Subqueries inside it are not asked: what they
 /// name further out than their own query was moved into the plan before.
@@ -109,14 +112,15 @@ pub(super) fn is_joined(subquery: &Subquery, schema: &DFSchema) -> PlanResult<bo
 /// stand in filters over its rows.
 pub(in crate::statement) fn joins_rows(subquery: &Subquery, schema: &DFSchema) -> PlanResult<bool> {
     Ok(skipping(&subquery.subquery)?.is_empty()
-        && has_outer_filters(&subquery.subquery, schema, &|_| true)?)
+        && has_outer_filters(&subquery.subquery, schema, &|_, _| Ok(true))?)
 }
 
 /// Whether outer columns are all of `schema`, and named only by filters at the top of the plan, in conditions that are `right`.
+/// Conditions below an alias are not: DataFusion would look for their columns above it.
 fn has_outer_filters(
     plan: &LogicalPlan,
     schema: &DFSchema,
-    right: &dyn Fn(&Expr) -> bool,
+    right: &dyn Fn(&Expr, &DFSchema) -> PlanResult<bool>,
 ) -> PlanResult<bool> {
     if !is_correlated(plan)? {
         return Ok(true);
@@ -125,7 +129,6 @@ fn has_outer_filters(
         LogicalPlan::Projection(node) if !plan.contains_outer_reference() => {
             has_outer_filters(&node.input, schema, right)
         }
-        LogicalPlan::SubqueryAlias(node) => has_outer_filters(&node.input, schema, right),
         LogicalPlan::Distinct(Distinct::All(input)) => has_outer_filters(input, schema, right),
         LogicalPlan::Filter(node) => {
             let conditions = split_conjunction(&node.predicate);
@@ -139,7 +142,7 @@ fn has_outer_filters(
                         _ => false,
                     })
                 })?;
-                if foreign || !right(condition) {
+                if foreign || !right(condition, node.input.schema())? {
                     return Ok(false);
                 }
             }
@@ -149,16 +152,48 @@ fn has_outer_filters(
     }
 }
 
-/// `column = outer`, either way round: what may be pulled over an aggregate, which is then grouped by the column.
-fn is_equality(condition: &Expr) -> bool {
+/// `column = outer`, either way round: what may be pulled over an aggregate, which is then grouped by the column. Equality of
+/// floating point numbers and intervals is one of what they are brought to, not of the columns.
+fn is_equality(condition: &Expr, schema: &DFSchema) -> PlanResult<bool> {
     let Expr::BinaryExpr(binary) = condition else {
-        return false;
+        return Ok(false);
     };
     if binary.op != Operator::Eq {
-        return false;
+        return Ok(false);
     }
+    let plain = |column: &Expr| -> PlanResult<bool> {
+        let data_type = column.get_type(schema)?;
+        Ok(!data_type.is_floating() && !matches!(data_type, DataType::Interval(_)))
+    };
     match (binary.left.as_ref(), binary.right.as_ref()) {
-        (Expr::Column(_), other) | (other, Expr::Column(_)) => !other.any_column_refs(),
-        _ => false,
+        (column @ Expr::Column(_), other) | (other, column @ Expr::Column(_)) => {
+            Ok(!other.any_column_refs() && plain(column)?)
+        }
+        _ => Ok(false),
     }
+}
+
+/// Refuses an aggregate over columns of an outer query alone: it belongs to that query.
+pub(super) fn check_aggregate(expression: &Expr) -> PlanResult<()> {
+    expression.apply(|part| {
+        if let Expr::AggregateFunction(function) = part {
+            let (mut outer, mut own) = (false, false);
+            for argument in &function.params.args {
+                argument.apply(|part| {
+                    outer |= matches!(part, Expr::OuterReferenceColumn(_, _));
+                    own |= matches!(part, Expr::Column(_));
+                    Ok(TreeNodeRecursion::Continue)
+                })?;
+            }
+            if outer && !own {
+                return Err(Error::unsupported(
+                    "an aggregate of columns of an outer query is not supported",
+                )
+                .with_hint("Compute it in the outer query, in a subquery in FROM.")
+                .into());
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(())
 }

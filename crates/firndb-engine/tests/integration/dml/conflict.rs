@@ -166,8 +166,8 @@ fn zeros_of_both_signs_are_one_key() {
 #[test]
 fn upserts_from_a_query_over_many_rows() {
     let f = Fixture::new("CREATE TABLE t (k BIGINT PRIMARY KEY, n BIGINT)");
-    f.run("INSERT INTO t SELECT value, 0 FROM generate_series(1, 50000)");
-    let sql = "INSERT INTO t SELECT value, value FROM generate_series(25001, 90000) \
+    f.run("INSERT INTO t SELECT value, 0 FROM generate_series(1, 50000) AS g(value)");
+    let sql = "INSERT INTO t SELECT value, value FROM generate_series(25001, 90000) AS g(value) \
                ON CONFLICT (k) DO UPDATE SET n = excluded.n + t.n";
     assert_eq!(f.affected(sql), 65000);
     assert_eq!(

@@ -117,7 +117,7 @@ fn deleted_keys_are_free_again() {
 #[test]
 fn many_rows_are_deleted() {
     let f = Fixture::new("CREATE TABLE t (a BIGINT)");
-    f.run("INSERT INTO t SELECT value FROM generate_series(1, 100000)");
+    f.run("INSERT INTO t SELECT value FROM generate_series(1, 100000) AS g(value)");
     assert_eq!(f.affected("DELETE FROM t WHERE a % 3 = 0"), 33333);
     assert_eq!(f.rows("SELECT count(*), sum(a) FROM t"), "66667,3333366667");
 }

@@ -75,7 +75,7 @@ fn a_table_can_feed_itself() {
 #[test]
 fn a_large_table_can_feed_itself() {
     let f = Fixture::new("CREATE TABLE t (a BIGINT)");
-    f.run("INSERT INTO t SELECT value FROM generate_series(1, 50000)");
+    f.run("INSERT INTO t SELECT value FROM generate_series(1, 50000) AS g(value)");
     assert_eq!(f.affected("INSERT INTO t SELECT a + 50000 FROM t"), 50000);
     assert_eq!(
         f.rows("SELECT count(*), count(DISTINCT a), max(a) FROM t"),
@@ -216,7 +216,7 @@ fn names_match_without_case() {
 #[test]
 fn insertion_order_is_the_tables_order() {
     let f = Fixture::new("CREATE TABLE t (a BIGINT)");
-    f.run("INSERT INTO t SELECT value FROM generate_series(1, 100000)");
+    f.run("INSERT INTO t SELECT value FROM generate_series(1, 100000) AS g(value)");
     f.run("INSERT INTO t VALUES (-1), (-2)");
     assert_eq!(f.rows("SELECT a FROM t LIMIT 3"), "1;2;3");
     assert_eq!(f.rows("SELECT a FROM t OFFSET 99999"), "100000;-1;-2");

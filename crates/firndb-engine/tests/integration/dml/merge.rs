@@ -152,8 +152,8 @@ fn returning_shows_what_was_done() {
 #[test]
 fn many_rows_are_merged() {
     let f = Fixture::new("CREATE TABLE t (k BIGINT PRIMARY KEY, n BIGINT)");
-    f.run("INSERT INTO t SELECT value, 0 FROM generate_series(1, 50000)");
-    let sql = "MERGE INTO t USING (SELECT value AS k FROM generate_series(20001, 90000)) s ON t.k = s.k \
+    f.run("INSERT INTO t SELECT value, 0 FROM generate_series(1, 50000) AS g(value)");
+    let sql = "MERGE INTO t USING (SELECT value AS k FROM generate_series(20001, 90000) AS g(value)) s ON t.k = s.k \
                WHEN MATCHED AND s.k % 2 = 0 THEN UPDATE SET n = s.k WHEN MATCHED THEN DELETE \
                WHEN NOT MATCHED THEN INSERT VALUES (s.k, -1)";
     assert_eq!(f.affected(sql), 70000);

@@ -118,9 +118,12 @@ fn unknown_columns_in_returning_leave_nothing() {
 #[test]
 fn many_rows_are_returned_in_order() {
     let f = Fixture::new("CREATE TABLE t (a BIGINT)");
-    let rows = f.rows("INSERT INTO t SELECT value FROM generate_series(1, 50000) RETURNING a");
+    let rows =
+        f.rows("INSERT INTO t SELECT value FROM generate_series(1, 50000) AS g(value) RETURNING a");
     let expected: Vec<String> = (1..=50000).map(|n: i32| n.to_string()).collect();
     assert_eq!(rows, expected.join(";"));
-    let rows = f.rows("INSERT INTO t SELECT value FROM generate_series(1, 50000) RETURNING a + 0");
+    let rows = f.rows(
+        "INSERT INTO t SELECT value FROM generate_series(1, 50000) AS g(value) RETURNING a + 0",
+    );
     assert_eq!(rows, expected.join(";"));
 }

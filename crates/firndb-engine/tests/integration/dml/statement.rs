@@ -6,17 +6,17 @@ fn a_load_that_fails_at_its_last_row_leaves_nothing() {
     let f = Fixture::new("CREATE TABLE t (a BIGINT PRIMARY KEY, b BIGINT CHECK (b < 300000))");
     f.run("INSERT INTO t VALUES (-1, 0)");
     assert_eq!(
-        f.state("INSERT INTO t SELECT value, value FROM generate_series(1, 300000)"),
+        f.state("INSERT INTO t SELECT value, value FROM generate_series(1, 300000) AS g(value)"),
         "23514"
     );
     assert_eq!(f.rows("SELECT count(*) FROM t"), "1");
     assert_eq!(
-        f.state("INSERT INTO t SELECT CASE WHEN value = 300000 THEN -1 ELSE value END, 0 FROM generate_series(1, 300000)"),
+        f.state("INSERT INTO t SELECT CASE WHEN value = 300000 THEN -1 ELSE value END, 0 FROM generate_series(1, 300000) AS g(value)"),
         "23505"
     );
     assert_eq!(f.rows("SELECT * FROM t"), "-1,0");
     assert_eq!(
-        f.affected("INSERT INTO t SELECT value, 0 FROM generate_series(1, 300000)"),
+        f.affected("INSERT INTO t SELECT value, 0 FROM generate_series(1, 300000) AS g(value)"),
         300000
     );
 }
@@ -51,7 +51,7 @@ fn rollback_to_a_savepoint_undoes_updates_and_loads() {
     );
     f.run("BEGIN; UPDATE t SET n = 1; SAVEPOINT s; UPDATE t SET n = 2");
     f.run(
-        "INSERT INTO t SELECT value, 3 FROM generate_series(1, 50000); DELETE FROM t WHERE a < 10",
+        "INSERT INTO t SELECT value, 3 FROM generate_series(1, 50000) AS g(value); DELETE FROM t WHERE a < 10",
     );
     f.run("ROLLBACK TO s");
     assert_eq!(f.rows("SELECT * FROM t"), "0,1");
@@ -81,7 +81,7 @@ fn others_see_a_write_after_commit() {
 #[test]
 fn create_table_as_and_execute_many_load_rows() {
     let f = Fixture::new(
-        "CREATE TABLE big AS SELECT value AS a, 'x' || value AS s FROM generate_series(1, 30000)",
+        "CREATE TABLE big AS SELECT value AS a, 'x' || value AS s FROM generate_series(1, 30000) AS g(value)",
     );
     assert_eq!(f.rows("SELECT count(*), max(a) FROM big"), "30000,30000");
     f.run("CREATE TABLE t (a INT PRIMARY KEY, s TEXT)");

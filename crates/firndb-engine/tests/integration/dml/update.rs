@@ -50,7 +50,7 @@ fn a_unique_key_may_not_collide() {
 #[test]
 fn a_large_table_may_shift_its_keys() {
     let f = Fixture::new("CREATE TABLE t (k BIGINT PRIMARY KEY)");
-    f.run("INSERT INTO t SELECT value FROM generate_series(1, 70000)");
+    f.run("INSERT INTO t SELECT value FROM generate_series(1, 70000) AS g(value)");
     assert_eq!(f.affected("UPDATE t SET k = k + 1"), 70000);
     assert_eq!(
         f.rows("SELECT min(k), max(k), count(*) FROM t"),
@@ -212,7 +212,7 @@ fn constraints_hold_after_an_update() {
 #[test]
 fn columns_not_set_stay() {
     let f = Fixture::new("CREATE TABLE t (a BIGINT, b TEXT, c DECIMAL(10,2))");
-    f.run("INSERT INTO t SELECT value, 'row ' || value, value FROM generate_series(1, 40000)");
+    f.run("INSERT INTO t SELECT value, 'row ' || value, value FROM generate_series(1, 40000) AS g(value)");
     f.run("UPDATE t SET c = c + 1 WHERE a % 2 = 0");
     assert_eq!(
         f.rows("SELECT count(*) FROM t WHERE b = 'row ' || a AND c = a + CASE WHEN a % 2 = 0 THEN 1 ELSE 0 END"),
@@ -223,7 +223,7 @@ fn columns_not_set_stay() {
 #[test]
 fn an_error_in_a_late_row_leaves_nothing() {
     let f = Fixture::new("CREATE TABLE t (a BIGINT)");
-    f.run("INSERT INTO t SELECT value FROM generate_series(1, 40000)");
+    f.run("INSERT INTO t SELECT value FROM generate_series(1, 40000) AS g(value)");
     assert_eq!(f.state("UPDATE t SET a = 100 / (a - 40000)"), "22012");
     assert_eq!(
         f.rows("SELECT count(*), count(DISTINCT a) FROM t"),

@@ -50,7 +50,7 @@ fn a_cancelled_write_leaves_nothing() {
 fn an_open_result_is_cancelled() {
     let session = session();
     let mut rows = session
-        .run("SELECT a.value FROM generate_series(1, 100000) a, generate_series(1, 100000) b")
+        .run("SELECT a FROM generate_series(1, 100000) a, generate_series(1, 100000) b")
         .rows
         .unwrap();
     assert!(rows.next().unwrap().is_ok());
@@ -71,7 +71,7 @@ fn a_dropped_result_ends_its_query() {
 #[test]
 fn an_open_result_does_not_block_the_next_statement() {
     let session = session();
-    session.run("CREATE TABLE t AS SELECT value AS a FROM generate_series(1, 200000)");
+    session.run("CREATE TABLE t AS SELECT value AS a FROM generate_series(1, 200000) AS g(value)");
     let mut rows = session.run("SELECT a FROM t").rows.unwrap();
     let first = rows.next().unwrap().unwrap().num_rows();
     session.run("DELETE FROM t");

@@ -100,7 +100,7 @@ fn memory_that_is_spent_is_53200() {
     let session = session();
     session.run("SET memory_limit = '100MB'");
     let error = session.fail(
-        "CREATE TABLE t AS SELECT value, repeat('x', 200) AS s FROM generate_series(1, 5000000)",
+        "CREATE TABLE t AS SELECT value, repeat('x', 200) AS s FROM generate_series(1, 5000000) AS g(value)",
     );
     assert_eq!(error.state, SqlState::OutOfMemory);
     assert_eq!(session.ask("SELECT 1"), "1");

@@ -103,7 +103,7 @@ fn append_matches_columns_by_position_or_name() {
 #[test]
 fn rows_come_in_the_tables_order() {
     let session = session();
-    session.run("CREATE TABLE t AS SELECT value AS a FROM generate_series(1, 300000)");
+    session.run("CREATE TABLE t AS SELECT value AS a FROM generate_series(1, 300000) AS g(value)");
     let rows = session.run("SELECT a FROM t WHERE a % 3 = 0").rows.unwrap();
     let mut last = 0;
     for batch in rows {

@@ -150,7 +150,7 @@ fn a_count_sees_the_transactions_own_rows() {
 fn a_statement_that_fails_at_its_last_row_leaves_nothing() {
     let session = session();
     session.run("CREATE TABLE t (a INT CHECK (a < 100000))");
-    session.fail("INSERT INTO t SELECT value FROM generate_series(1, 100000)");
+    session.fail("INSERT INTO t SELECT value FROM generate_series(1, 100000) AS g(value)");
     assert_eq!(session.ask("SELECT count(*) FROM t"), "0");
 }
 

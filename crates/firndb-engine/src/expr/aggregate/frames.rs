@@ -1,0 +1,222 @@
+//! Aggregates over frames that move.
+//!
+//! DataFusion takes the rows that leave a frame out of an aggregate's state. For variances that cancels to noise, or to a
+//! negative number; others cannot do it at all, and the query is refused. Here a frame's rows are kept and aggregated anew whenever
+//! its value is asked for: as exact as over all rows, in time that grows with the frame.
+
+use std::collections::VecDeque;
+use std::mem::size_of_val;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef};
+use arrow::datatypes::{DataType, FieldRef, Schema};
+use datafusion::common::{Result, ScalarValue};
+use datafusion::functions_aggregate::{bit_and_or_xor, bool_and_or, median, stddev, variance};
+use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::utils::AggregateOrderSensitivity;
+use datafusion::logical_expr::{
+    Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, ReversedUDAF, Signature,
+};
+use datafusion::physical_expr::PhysicalExpr;
+
+/// The aggregates that replace DataFusion's of the same name.
+pub(super) fn functions() -> Vec<Arc<AggregateUDF>> {
+    [
+        (
+            variance::var_samp_udaf(),
+            &["var", "var_sample", "variance"][..],
+        ),
+        (variance::var_pop_udaf(), &["var_population"]),
+        (stddev::stddev_udaf(), &["stddev_samp"]),
+        (stddev::stddev_pop_udaf(), &[]),
+        (bool_and_or::bool_and_udaf(), &["every"]),
+        (bool_and_or::bool_or_udaf(), &[]),
+        (bit_and_or_xor::bit_and_udaf(), &[]),
+        (bit_and_or_xor::bit_or_udaf(), &[]),
+        (bit_and_or_xor::bit_xor_udaf(), &[]),
+        (median::median_udaf(), &[]),
+    ]
+    .into_iter()
+    .map(|(function, aliases)| {
+        Arc::new(AggregateUDF::new_from_impl(Framed {
+            inner: function.as_ref().clone(),
+            aliases: aliases.iter().map(ToString::to_string).collect(),
+        }))
+    })
+    .collect()
+}
+
+/// An aggregate whose frames are aggregated anew.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Framed {
+    inner: AggregateUDF,
+    aliases: Vec<String>,
+}
+
+impl AggregateUDFImpl for Framed {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        &self.aliases
+    }
+
+    fn signature(&self) -> &Signature {
+        self.inner.signature()
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        self.inner.inner().coerce_types(types)
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        self.inner.inner().return_type(types)
+    }
+
+    fn return_field(&self, fields: &[FieldRef]) -> Result<FieldRef> {
+        self.inner.inner().return_field(fields)
+    }
+
+    fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
+        self.inner.inner().state_fields(args)
+    }
+
+    fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        self.inner.inner().accumulator(args)
+    }
+
+    fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
+        self.inner.inner().groups_accumulator_supported(args)
+    }
+
+    fn create_groups_accumulator(
+        &self,
+        args: AccumulatorArgs,
+    ) -> Result<Box<dyn GroupsAccumulator>> {
+        self.inner.inner().create_groups_accumulator(args)
+    }
+
+    fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        Ok(Box::new(Frame::new(&self.inner, &args)))
+    }
+
+    fn default_value(&self, data_type: &DataType) -> Result<ScalarValue> {
+        self.inner.inner().default_value(data_type)
+    }
+
+    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
+        self.inner.inner().order_sensitivity()
+    }
+
+    fn reverse_expr(&self) -> ReversedUDAF {
+        self.inner.inner().reverse_expr()
+    }
+}
+
+/// The rows of a frame, and what an accumulator of theirs is made of.
+#[derive(Debug)]
+pub(super) struct Frame {
+    function: AggregateUDF,
+    return_field: FieldRef,
+    schema: Schema,
+    ignore_nulls: bool,
+    name: String,
+    is_distinct: bool,
+    exprs: Vec<Arc<dyn PhysicalExpr>>,
+    expr_fields: Vec<FieldRef>,
+    /// The arguments of the frame's rows, oldest first; no part is empty.
+    parts: VecDeque<Vec<ArrayRef>>,
+}
+
+impl Frame {
+    pub(super) fn new(function: &AggregateUDF, args: &AccumulatorArgs) -> Self {
+        Frame {
+            function: function.clone(),
+            return_field: Arc::clone(&args.return_field),
+            schema: args.schema.clone(),
+            ignore_nulls: args.ignore_nulls,
+            name: args.name.to_owned(),
+            is_distinct: args.is_distinct,
+            exprs: args.exprs.to_vec(),
+            expr_fields: args.expr_fields.to_vec(),
+            parts: VecDeque::new(),
+        }
+    }
+
+    fn accumulator(&self) -> Result<Box<dyn Accumulator>> {
+        self.function.accumulator(AccumulatorArgs {
+            return_field: Arc::clone(&self.return_field),
+            schema: &self.schema,
+            ignore_nulls: self.ignore_nulls,
+            order_bys: &[],
+            is_reversed: false,
+            name: &self.name,
+            is_distinct: self.is_distinct,
+            exprs: &self.exprs,
+            expr_fields: &self.expr_fields,
+        })
+    }
+
+    fn aggregated(&self) -> Result<Box<dyn Accumulator>> {
+        let mut accumulator = self.accumulator()?;
+        for part in &self.parts {
+            accumulator.update_batch(part)?;
+        }
+        Ok(accumulator)
+    }
+}
+
+impl Accumulator for Frame {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        if values.first().is_some_and(|values| !values.is_empty()) {
+            self.parts.push_back(values.to_vec());
+        }
+        Ok(())
+    }
+
+    fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        let mut leaving = values.first().map_or(0, |values| values.len());
+        while leaving > 0
+            && let Some(oldest) = self.parts.front_mut()
+        {
+            let rows = oldest.first().map_or(0, |values| values.len());
+            if rows <= leaving {
+                leaving -= rows;
+                self.parts.pop_front();
+            } else {
+                for values in oldest.iter_mut() {
+                    *values = values.slice(leaving, rows - leaving);
+                }
+                leaving = 0;
+            }
+        }
+        Ok(())
+    }
+
+    fn supports_retract_batch(&self) -> bool {
+        true
+    }
+
+    fn merge_batch(&mut self, _: &[ArrayRef]) -> Result<()> {
+        Err(crate::Error::internal("a frame is aggregated in one place").into())
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        self.aggregated()?.state()
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        self.aggregated()?.evaluate()
+    }
+
+    fn size(&self) -> usize {
+        let parts: usize = self
+            .parts
+            .iter()
+            .flatten()
+            .map(|values| values.get_array_memory_size())
+            .sum();
+        size_of_val(self) + parts
+    }
+}

@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{self, Expr, Value};
 use super::connection::environment;
 use super::execute::Call;
 use super::session::{Inner, Session};
-use crate::catalog::{MAIN_SCHEMA, fold};
+use crate::catalog::{DATABASE, MAIN_SCHEMA, fold};
 use crate::error::{Error, Result, SqlState, nearest};
 use crate::parse::Source;
 use crate::session::memory::{format_bytes, parse_bytes};
@@ -82,6 +82,52 @@ const SYNONYMS: [(&str, &str); 5] = [
     ("access_mode_read_only", "default_transaction_read_only"),
 ];
 
+/// Settings of PostgreSQL and DuckDB that change no result: scripts that set them run. SET and PRAGMA take them and keep nothing.
+const WITHOUT_EFFECT: [&str; 38] = [
+    "bytea_output",
+    "client_min_messages",
+    "cpu_tuple_cost",
+    "default_statistics_target",
+    "disable_object_cache",
+    "disable_progress_bar",
+    "disable_verification",
+    "disable_verify_external",
+    "disable_verify_parallelism",
+    "enable_bitmapscan",
+    "enable_hashagg",
+    "enable_hashjoin",
+    "enable_incremental_sort",
+    "enable_indexonlyscan",
+    "enable_indexscan",
+    "enable_material",
+    "enable_memoize",
+    "enable_mergejoin",
+    "enable_nestloop",
+    "enable_object_cache",
+    "enable_progress_bar",
+    "enable_seqscan",
+    "enable_sort",
+    "enable_verification",
+    "extra_float_digits",
+    "force_external",
+    "force_parallelism",
+    "jit",
+    "maintenance_work_mem",
+    "max_parallel_workers_per_gather",
+    "min_parallel_table_scan_size",
+    "parallel_setup_cost",
+    "parallel_tuple_cost",
+    "preserve_insertion_order",
+    "random_page_cost",
+    "verify_external",
+    "verify_parallelism",
+    "work_mem",
+];
+
+fn is_without_effect(name: &str) -> bool {
+    WITHOUT_EFFECT.contains(&fold(name.trim_matches('"')).as_str())
+}
+
 impl Session {
     /// Runs a statement on settings; `None` when it is none after all.
     pub(super) fn setting(
@@ -117,7 +163,13 @@ impl Session {
                 let text = target.to_string();
                 let name = text
                     .trim_start_matches("USE ")
-                    .trim_start_matches("SCHEMA ");
+                    .trim_start_matches("SCHEMA ")
+                    .trim_start_matches("DATABASE ");
+                // The database's own name before the schema's, as this or as DuckDB calls one in memory.
+                let schema = [DATABASE, "memory"]
+                    .iter()
+                    .find_map(|database| name.strip_prefix(database)?.strip_prefix('.'));
+                let name = schema.unwrap_or(name);
                 self.set(inner, "search_path", &[name.trim_matches('"').to_owned()])?;
                 Ok(Some(Outcome::done("USE")))
             }
@@ -138,6 +190,9 @@ impl Session {
             } => {
                 if matches!(scope, Some(ast::ContextModifier::Local)) {
                     return Err(Error::unsupported("SET LOCAL is not supported"));
+                }
+                if is_without_effect(&variable.to_string()) {
+                    return Ok(Outcome::done("SET"));
                 }
                 let texts = values.iter().map(text).collect::<Result<Vec<_>>>()?;
                 let name = known(&variable.to_string())?;
@@ -391,11 +446,12 @@ impl Session {
             other => other.to_string(),
         });
         match (name, argument) {
+            (name, _) if is_without_effect(name) => Ok(Outcome::done("PRAGMA")),
             ("version", None) => {
                 let version = env!("CARGO_PKG_VERSION");
                 table(&[("library_version", strings([version]))])
             }
-            ("database_list", None) => table(&[("name", strings([crate::catalog::DATABASE]))]),
+            ("database_list", None) => table(&[("name", strings([DATABASE]))]),
             ("show_tables", None) => self.listing(inner, call, source),
             ("table_info" | "show", Some(table)) => self.table_info(inner, &table, call, source),
             (name, None) => self.show(inner, &[name], call, source),

@@ -8,11 +8,12 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, TimeUnit};
-use datafusion::common::tree_node::Transformed;
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::type_coercion::other::get_coerce_type_for_case_expression;
 use datafusion::logical_expr::{Case, Expr, ExprSchemable, LogicalPlan, Projection, Union, Values};
+use datafusion::optimizer::analyzer::type_coercion::TypeCoercionRewriter;
 
 use super::arithmetic::Arithmetic;
 use super::cast::Cast;
@@ -58,6 +59,28 @@ pub(crate) fn unified_case(mut case: Case, schema: &DFSchema) -> Result<Transfor
         Some(field) => Cast::function(case, &field, Rule::Explicit),
         None => case,
     }))
+}
+
+/// An operand whose CASEs have the types of all of their branches: until then a CASE claims the first one's, and the operator would be
+/// typed by it.
+pub(crate) fn settled(operand: &Expr, schema: &DFSchema) -> Result<Expr> {
+    let undecided = operand.exists(|part| Ok(matches!(part, Expr::Case(_))))?;
+    if !undecided {
+        return Ok(operand.clone());
+    }
+    let settled = operand.clone().transform_up(|part| match part {
+        Expr::Case(case) => unified_case(case, schema),
+        other => Ok(Transformed::no(other)),
+    })?;
+    Ok(settled.data)
+}
+
+/// A union whose inputs have their common types, so that what is computed over it is typed by those.
+pub(crate) fn settled_union(union: Union) -> Result<LogicalPlan> {
+    match unified_union(union)? {
+        LogicalPlan::Union(union) => TypeCoercionRewriter::coerce_union(union),
+        other => Ok(other),
+    }
 }
 
 /// What makes the values more than their Arrow type says, if it is the same for all that are not NULL: UUID, JSON, an enum.

@@ -25,6 +25,7 @@ use datafusion::optimizer::Analyzer;
 
 pub use assign::assign;
 pub use literals::type_literals;
+pub(crate) use semantics::{expression, settled};
 pub use show::show;
 
 use crate::types::TypeNames;

@@ -13,6 +13,7 @@ use datafusion::logical_expr::{
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 use super::arithmetic::ArithmeticOperator;
+use super::branches::settled;
 use super::cast::Cast;
 use super::convert::{Rule, message_name};
 use super::operators::{arithmetic, comparison};
@@ -26,7 +27,7 @@ pub(crate) struct CheckedOperators;
 impl ExprPlanner for CheckedOperators {
     fn plan_binary_op(
         &self,
-        raw: RawBinaryExpr,
+        mut raw: RawBinaryExpr,
         schema: &DFSchema,
     ) -> Result<PlannerResult<RawBinaryExpr>> {
         let arithmetic_operator = match &raw.op {
@@ -53,6 +54,10 @@ impl ExprPlanner for CheckedOperators {
             }
             _ => None,
         };
+        if arithmetic_operator.is_some() {
+            raw.left = settled(&raw.left, schema)?;
+            raw.right = settled(&raw.right, schema)?;
+        }
         let planned = match arithmetic_operator {
             Some(operator) => arithmetic(operator, &raw.left, &raw.right, schema)?,
             None => match comparison_operator(&raw.op) {

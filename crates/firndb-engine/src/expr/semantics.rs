@@ -23,7 +23,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 
 use super::arithmetic::ArithmeticOperator;
-use super::branches::{unified_call, unified_case, unified_rows};
+use super::branches::{settled_union, unified_call, unified_case, unified_rows};
 use super::cast::{Cast, is_lossless};
 use super::convert::{Rule, canonical_type};
 use super::floats;
@@ -90,6 +90,28 @@ impl AnalyzerRule for CheckedCoercions {
         })
         .map(|transformed| transformed.data)
     }
+}
+
+/// A plan whose CASEs and unions have the types of all of their branches, before anything above it is typed by its columns.
+pub(crate) fn settled(plan: LogicalPlan) -> Result<LogicalPlan> {
+    plan.transform_up(|node| {
+        let node = match node {
+            LogicalPlan::Union(union) => settled_union(union)?,
+            other => other,
+        };
+        rewrite_expressions(node, &mut |expr, schema| match expr {
+            Expr::Case(case) => unified_case(case, schema),
+            other => Ok(Transformed::no(other)),
+        })
+        .map(Transformed::yes)
+    })
+    .map(|plan| plan.data)
+}
+
+/// An expression with our semantics that is no part of a plan: a CHECK, a DEFAULT.
+pub(crate) fn expression(expr: Expr, schema: &DFSchema) -> Result<Expr> {
+    expr.transform_up(|expr| checked(expr, schema)?.transform_data(guards::guarded))
+        .map(|expr| expr.data)
 }
 
 /// Rewrites every expression of a plan node, bottom up, with the columns of its inputs in sight.

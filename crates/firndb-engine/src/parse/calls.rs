@@ -149,6 +149,8 @@ const MACROS: &[(&str, usize, &str)] = &[
     ),
     ("datetrunc", 2, "date_trunc(a, b)"),
     ("iif", 3, "CASE WHEN a THEN b ELSE c END"),
+    ("if", 3, "CASE WHEN a THEN b ELSE c END"),
+    ("nullif", 2, "CASE WHEN a = b THEN NULL ELSE a END"),
     ("sem", 1, "(stddev_pop(a) / sqrt(count(a)))"),
     ("geomean", 1, "exp(avg(ln(a)))"),
     ("geometric_mean", 1, "exp(avg(ln(a)))"),
@@ -465,12 +467,16 @@ fn of_function(function: &mut Function) -> Result<Option<Expr>> {
             };
             set_arguments(function, vec![value, separator]);
         }
-        ("percentile_disc", [fraction]) | ("percentile_cont", [fraction])
-            if name == "percentile_disc" && function.within_group.len() == 1 =>
-        {
+        ("percentile_disc" | "percentile_cont", [fraction]) if function.within_group.len() == 1 => {
             let fraction = fraction.clone();
             let order = function.within_group.remove(0);
-            rename(function, "quantile_disc");
+            rename(
+                function,
+                match name.as_str() {
+                    "percentile_disc" => "quantile_disc",
+                    _ => "quantile_cont",
+                },
+            );
             let fraction = match order.options.asc {
                 Some(false) => Expr::BinaryOp {
                     left: Box::new(number("1")),

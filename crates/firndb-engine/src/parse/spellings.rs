@@ -283,11 +283,11 @@ mod tests {
     fn names_and_data_of_a_table_made_of_a_query() {
         assert_eq!(
             rewritten("CREATE TEMP TABLE IF NOT EXISTS s.t (a, b) AS SELECT 1, 2; SELECT 3"),
-            "CREATE TEMP TABLE IF NOT EXISTS s.t AS SELECT * FROM (SELECT 1, 2)AS __firndb_rows_of (a, b); SELECT 3"
+            "CREATE TEMP TABLE IF NOT EXISTS s.t AS SELECT * FROM (SELECT 1, 2) AS __firndb_rows_of (a, b); SELECT 3"
         );
         assert_eq!(
             rewritten("CREATE TABLE t AS SELECT 1 WITH NO DATA"),
-            "CREATE TABLE t AS SELECT * FROM (SELECT 1)AS __firndb_rows_of LIMIT 0"
+            "CREATE TABLE t AS SELECT * FROM (SELECT 1) AS __firndb_rows_of LIMIT 0"
         );
         let plain = "CREATE TABLE t (a INT, b INT)";
         assert_eq!(rewritten(plain), plain);

@@ -94,7 +94,7 @@ impl<'a> Binder<'a> {
         context: &mut PlannerContext,
     ) -> Result<LogicalPlan> {
         let mut query = query.clone();
-        forms::mark(&mut query, self.schema());
+        forms::mark(&mut query, self.schema(), self.target.is_some());
         calls::check(&query, &|name| {
             let state = &self.scope.state;
             state.scalar_functions().contains_key(name)
@@ -138,9 +138,10 @@ impl<'a> Binder<'a> {
     /// Plans an expression over columns.
     pub(super) fn expression(&self, expression: &ast::Expr, schema: &DFSchema) -> Result<Expr> {
         let mut expression = expression.clone();
-        forms::mark(&mut expression, self.schema());
+        forms::mark(&mut expression, self.schema(), false);
         let mut context = self.context();
-        Ok(SqlToRel::new(self).sql_to_expr(expression, schema, &mut context)?)
+        let planned = SqlToRel::new(self).sql_to_expr(expression, schema, &mut context)?;
+        Ok(crate::expr::expression(planned, schema)?)
     }
 
     /// Plans a view's definition, which sees no frames and has no parameters.
@@ -148,7 +149,7 @@ impl<'a> Binder<'a> {
         self.views.borrow_mut().push((String::new(), String::new()));
         let planned = self.planned(query, &PlannerContext::new());
         self.views.borrow_mut().pop();
-        super::sound(planned?)
+        super::sound(crate::expr::settled(planned?)?)
     }
 
     /// Plans a view as queries see it.
@@ -213,7 +214,7 @@ impl<'a> Binder<'a> {
         self.views.borrow_mut().pop();
         let plan = planned?;
         let plan = super::sound(plan)?;
-        let plan = select_outputs(plan, view)?;
+        let plan = select_outputs(crate::expr::settled(plan)?, view)?;
         let names: Vec<String> = view.columns.iter().map(|name| fold(name)).collect();
         for (folded, written) in names.iter().zip(&view.columns) {
             self.scope.remember(folded, written);

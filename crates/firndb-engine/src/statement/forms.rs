@@ -5,6 +5,7 @@
 //! l INTERSECT ALL r        ─▶  SELECT * FROM (l INTERSECT ALL r) AS <mark>          planned by `multiset`
 //! SELECT … ORDER BY ALL    ─▶  SELECT * FROM (SELECT … ORDER BY ALL) AS <mark>
 //! SELECT … l JOIN r USING  ─▶  SELECT * FROM (SELECT … l JOIN r USING …) AS <mark>  planned by `merged`
+//! (… UNION …), (SELECT CASE …) ─▶  SELECT * FROM (…) AS <mark>                      typed before what is above them
 //! SELECT … ORDER BY a + 1  ─▶  SELECT * FROM (SELECT … ORDER BY a + 1) AS <mark>    planned by `sorted`
 //! ```
 //!
@@ -40,6 +41,9 @@ const MERGED: &str = "__firndb_merged";
 /// The alias of a marked query whose ORDER BY may mean columns by the names of outputs.
 const SORTED: &str = "__firndb_sorted";
 
+/// The alias of a marked query whose columns have the types of several branches.
+const SETTLED: &str = "__firndb_settled";
+
 /// The alias of a marked query with ORDER BY ALL.
 const ORDERED: &str = "__firndb_ordered";
 
@@ -51,9 +55,12 @@ pub(super) fn relation_planners() -> &'static [Arc<dyn RelationPlanner>] {
 }
 
 /// Marks the forms of a query, or of an expression, that are planned by us; `schema` is what `current_schema` yields.
-pub(super) fn mark<T: VisitMut>(syntax: &mut T, schema: Option<&str>) {
+/// In a query that a write is `fed` by, operators around its select list would be in the way of the write.
+pub(super) fn mark<T: VisitMut>(syntax: &mut T, schema: Option<&str>, fed: bool) {
     let mut marker = Marker {
+        recursive: HashSet::new(),
         schema,
+        fed,
         around: Vec::new(),
         renamed: 0,
     };
@@ -86,6 +93,10 @@ impl RelationPlanner for Relations {
         let plan = match alias.name.value.as_str() {
             MULTISET => multiset::plan(subquery.as_ref().clone(), context)?,
             MERGED => merged::plan(subquery.as_ref().clone(), context)?,
+            SETTLED => {
+                let plan = context.plan(derived(subquery.as_ref().clone(), None))?;
+                crate::expr::settled(plan)?
+            }
             SORTED => sorted::plan(subquery.as_ref().clone(), context)?,
             ORDERED => ordered(subquery.as_ref().clone(), context)?,
             _ => return Ok(RelationPlanning::Original(Box::new(relation))),
@@ -228,7 +239,10 @@ fn select_from(subquery: Query, mark: &str) -> SetExpr {
 }
 
 struct Marker<'a> {
+    /// The queries of recursive common table expressions, whose unions are the planner's own.
+    recursive: HashSet<*const Query>,
     schema: Option<&'a str>,
+    fed: bool,
     /// Names of the common table expressions of the queries around.
     around: Vec<HashSet<String>>,
     renamed: usize,
@@ -238,6 +252,11 @@ impl VisitorMut for Marker<'_> {
     type Break = std::convert::Infallible;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
+        if let Some(with) = query.with.as_ref().filter(|with| with.recursive) {
+            let tables = with.cte_tables.iter();
+            self.recursive
+                .extend(tables.map(|table| std::ptr::from_ref(table.query.as_ref())));
+        }
         let names = query.with.iter().flat_map(|with| &with.cte_tables);
         self.around
             .push(names.map(|table| table.alias.name.value.clone()).collect());
@@ -304,6 +323,9 @@ impl VisitorMut for Marker<'_> {
 
     fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
         self.around.pop();
+        let settles = !self.around.is_empty()
+            && !self.recursive.contains(&std::ptr::from_ref(query))
+            && has_branches(&query.body);
         name_columns(query);
         self.rename_hiding(query);
         if let Some(order) = query
@@ -311,14 +333,14 @@ impl VisitorMut for Marker<'_> {
             .take_if(|order| matches!(order.kind, OrderByKind::All(_)))
         {
             let mut body = std::mem::replace(query.body.as_mut(), SetExpr::Values(no_rows()));
-            mark_body(&mut body);
+            mark_body(&mut body, self.fed);
             let inner = Query {
                 order_by: Some(order),
                 ..bare_query(body)
             };
             *query.body = select_from(inner, ORDERED);
         } else if let SetExpr::Select(select) = query.body.as_ref()
-            && let merges = merged::concerns(select)
+            && let merges = (merged::concerns(select) || (!self.fed && merged::repeats(select)))
             && (merges || sorted::concerns(query))
         {
             let inner = Query {
@@ -330,9 +352,43 @@ impl VisitorMut for Marker<'_> {
             };
             *query.body = select_from(inner, if merges { MERGED } else { SORTED });
         } else {
-            mark_body(&mut query.body);
+            mark_body(&mut query.body, self.fed);
+        }
+        if settles {
+            let inner = Query {
+                order_by: query.order_by.take(),
+                limit_clause: query.limit_clause.take(),
+                ..bare_query(std::mem::replace(
+                    query.body.as_mut(),
+                    SetExpr::Values(no_rows()),
+                ))
+            };
+            *query.body = select_from(inner, SETTLED);
         }
         ControlFlow::Continue(())
+    }
+}
+
+/// Whether a query's columns may have the types of several branches: of a UNION, or of a CASE.
+fn has_branches(body: &SetExpr) -> bool {
+    match body {
+        SetExpr::SetOperation {
+            op: SetOperator::Union,
+            ..
+        } => true,
+        SetExpr::Query(inner) => has_branches(&inner.body),
+        SetExpr::Select(select) => select.projection.iter().any(|item| {
+            let (SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) = item
+            else {
+                return false;
+            };
+            visit_expressions(expr, |part| match part {
+                Expr::Case { .. } => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            })
+            .is_break()
+        }),
+        _ => false,
     }
 }
 
@@ -553,12 +609,13 @@ fn rows_with_subqueries(body: &mut SetExpr) {
 }
 
 /// Marks the parts of a query's body. A chain of set operations is as deep as it is long: no recursion.
-fn mark_body(body: &mut SetExpr) {
+fn mark_body(body: &mut SetExpr, fed: bool) {
     let mut open = vec![body];
     while let Some(part) = open.pop() {
         rows_with_subqueries(part);
         let multiset = matches!(part, SetExpr::SetOperation { op, set_quantifier: SetQuantifier::All, .. } if *op != SetOperator::Union);
-        let merges = matches!(part, SetExpr::Select(select) if merged::concerns(select));
+        let merges = matches!(part, SetExpr::Select(select)
+            if merged::concerns(select) || (!fed && merged::repeats(select)));
         let mut part = part;
         if multiset || merges {
             let taken = std::mem::replace(part, SetExpr::Values(no_rows()));

@@ -20,8 +20,9 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::logical_expr::planner::RelationPlannerContext;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, ExcludeSelectItem, Expr, GroupByExpr, Ident, JoinConstraint, JoinOperator,
-    ObjectName, OrderByKind, Query, RenameSelectItem, Select, SelectItem, SetExpr, TableAlias,
-    TableFactor, TableWithJoins, Value, VisitMut, VisitorMut, WildcardAdditionalOptions,
+    ObjectName, OrderByKind, Query, RenameSelectItem, Select, SelectItem,
+    SelectItemQualifiedWildcardKind, SetExpr, TableAlias, TableFactor, TableWithJoins, Value,
+    VisitMut, VisitorMut, WildcardAdditionalOptions,
 };
 
 use super::forms::derived;
@@ -42,11 +43,11 @@ pub(super) fn concerns(select: &Select) -> bool {
                     )
             })
     }
-    select.from.iter().any(merges) || repeats(select)
+    select.from.iter().any(merges)
 }
 
 /// Whether a column of `*` may stand beside itself: DataFusion wants each name once.
-fn repeats(select: &Select) -> bool {
+pub(super) fn repeats(select: &Select) -> bool {
     let wild = |item: &&SelectItem| {
         matches!(
             item,
@@ -361,11 +362,44 @@ fn expand(items: &mut Vec<SelectItem>, outputs: &[Output]) -> Result<()> {
     for item in items.drain(..) {
         match item {
             SelectItem::Wildcard(options) => expanded.extend(listed(options, outputs)?),
+            SelectItem::QualifiedWildcard(
+                SelectItemQualifiedWildcardKind::ObjectName(name),
+                options,
+            ) => {
+                let of_table = columns_of(&name, outputs);
+                match of_table.is_empty() {
+                    true => expanded.push(SelectItem::QualifiedWildcard(
+                        SelectItemQualifiedWildcardKind::ObjectName(name),
+                        options,
+                    )),
+                    false => expanded.extend(listed(options, &of_table)?),
+                }
+            }
             other => expanded.push(other),
         }
     }
     *items = expanded;
     Ok(())
+}
+
+/// The columns of one table, if its columns are all among the outputs: none of them merged.
+fn columns_of(name: &ObjectName, outputs: &[Output]) -> Vec<Output> {
+    let Some(table) = name.0.last().and_then(|part| part.as_ident()) else {
+        return Vec::new();
+    };
+    if outputs.iter().any(|output| output.merged) {
+        return Vec::new();
+    }
+    outputs
+        .iter()
+        .filter(|output| match &output.value {
+            Expr::CompoundIdentifier(parts) => {
+                parts.len() > 1 && parts[parts.len() - 2].value == table.value
+            }
+            _ => false,
+        })
+        .cloned()
+        .collect()
 }
 
 fn listed(options: WildcardAdditionalOptions, outputs: &[Output]) -> Result<Vec<SelectItem>> {
@@ -396,11 +430,15 @@ fn listed(options: WildcardAdditionalOptions, outputs: &[Output]) -> Result<Vec<
         Some(RenameSelectItem::Multiple(several)) => several,
         None => Vec::new(),
     };
-    for name in &left_out {
+    let named = replaced
+        .iter()
+        .map(|item| (&item.column_name.value, "REPLACE"))
+        .chain(renamed.iter().map(|item| (&item.ident.value, "RENAME")));
+    for (name, list) in left_out.iter().map(|name| (name, "EXCLUDE")).chain(named) {
         if !outputs.iter().any(|output| output.name == *name) {
             return Err(Error::new(
                 SqlState::UndefinedColumn,
-                format!("column \"{name}\" in the EXCLUDE list does not exist"),
+                format!("column \"{name}\" in the {list} list does not exist"),
             )
             .into());
         }

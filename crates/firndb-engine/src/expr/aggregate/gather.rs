@@ -1,4 +1,4 @@
-//! Aggregates that need all values of a group at once: MODE, QUANTILE_DISC, PRODUCT, SKEWNESS, KURTOSIS, ENTROPY.
+//! Aggregates that need all values of a group at once: MODE, QUANTILE_DISC, QUANTILE_CONT, PRODUCT, SKEWNESS, KURTOSIS, ENTROPY.
 
 use std::collections::HashMap;
 use std::mem::size_of_val;
@@ -25,6 +25,7 @@ pub(super) fn functions() -> Vec<Arc<AggregateUDF>> {
     [
         (Kind::Mode, "mode", &[][..]),
         (Kind::Quantile, "quantile_disc", &["quantile"][..]),
+        (Kind::Percentile, "quantile_cont", &["percentile_cont"]),
         (Kind::Product, "product", &[]),
         (Kind::Skewness, "skewness", &[]),
         (Kind::Kurtosis, "kurtosis", &[]),
@@ -49,6 +50,8 @@ enum Kind {
     Mode,
     /// The value at a fraction of the sorted values.
     Quantile,
+    /// The same as a double, between two values where it falls between them.
+    Percentile,
     Product,
     Skewness,
     Kurtosis,
@@ -99,6 +102,9 @@ impl AggregateUDFImpl for Gathering {
         let double = |data_type: &DataType| data_type.is_numeric() || *data_type == DataType::Null;
         Ok(match (self.kind, types) {
             (Kind::Mode | Kind::Entropy, [value]) => vec![value.clone()],
+            (Kind::Percentile, [value, fraction]) if double(value) && double(fraction) => {
+                vec![DataType::Float64, DataType::Float64]
+            }
             (Kind::Quantile, [value, fraction]) if double(fraction) => {
                 vec![value.clone(), DataType::Float64]
             }
@@ -257,6 +263,7 @@ impl Accumulator for Gathered {
                 ScalarValue::try_from_array(&values, most.1)
             }
             Kind::Quantile => quantile(&values, self.fraction),
+            Kind::Percentile => percentile(&values, self.fraction),
             Kind::Entropy => {
                 let all = values.len() as f64;
                 let bits = |(count, _): (usize, usize)| {
@@ -295,17 +302,42 @@ fn frequencies(values: &ArrayRef) -> Result<Vec<(usize, usize)>> {
     Ok(counts.into_values().collect())
 }
 
+fn check_fraction(fraction: f64) -> Result<()> {
+    if (0.0..=1.0).contains(&fraction) {
+        return Ok(());
+    }
+    Err(Error::new(
+        SqlState::NumericValueOutOfRange,
+        format!("percentile value {fraction} is not between 0 and 1"),
+    )
+    .into())
+}
+
+fn percentile(values: &ArrayRef, fraction: Option<f64>) -> Result<ScalarValue> {
+    let Some(fraction) = fraction else {
+        return Ok(ScalarValue::Float64(None));
+    };
+    check_fraction(fraction)?;
+    let mut sorted = values.as_primitive::<Float64Type>().values().to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let place = fraction * (sorted.len() - 1) as f64;
+    let (low, high) = (
+        sorted[place.floor() as usize],
+        sorted[place.ceil() as usize],
+    );
+    // Equal values stay what they are, infinite ones too.
+    let value = match low == high {
+        true => low,
+        false => low + (high - low) * place.fract(),
+    };
+    Ok(ScalarValue::Float64(Some(value)))
+}
+
 fn quantile(values: &ArrayRef, fraction: Option<f64>) -> Result<ScalarValue> {
     let Some(fraction) = fraction else {
         return ScalarValue::try_from(values.data_type());
     };
-    if !(0.0..=1.0).contains(&fraction) {
-        return Err(Error::new(
-            SqlState::NumericValueOutOfRange,
-            format!("percentile value {fraction} is not between 0 and 1"),
-        )
-        .into());
-    }
+    check_fraction(fraction)?;
     let order = sort_to_indices(values, None, None)?;
     let place = (fraction * values.len() as f64).ceil().max(1.0) as usize - 1;
     let place = order.value(place.min(values.len() - 1)) as usize;

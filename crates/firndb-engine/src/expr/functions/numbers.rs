@@ -2,12 +2,18 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int8Array, Int64Array};
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Float64Array, Int8Array, Int64Array,
+};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Decimal128Type, FieldRef, Float64Type, Int64Type};
-use datafusion::common::{Result, ScalarValue};
+use arrow::datatypes::{
+    DECIMAL128_MAX_PRECISION, DataType, Decimal128Type, Field, FieldRef, Float64Type, Int64Type,
+};
+use datafusion::common::{Result, ScalarValue, exec_err};
+use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
 use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility,
 };
 
 use super::kernel::{Kernel, Takes};
@@ -132,18 +138,27 @@ pub(super) fn kernels() -> Vec<Kernel> {
     ]
 }
 
-/// `round` of floating point numbers to any number of digits; other numbers are DataFusion's, which multiplies by a power that
-/// a double may not have.
+/// `round`: a decimal keeps the digits asked for, as in DuckDB, and the type says so; a floating point number may have any
+/// number of digits; what else there is stays DataFusion's.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Round {
     inner: ScalarUDF,
+    signature: Signature,
 }
 
 /// The `round` that replaces DataFusion's.
 pub(super) fn round() -> Arc<ScalarUDF> {
     Arc::new(ScalarUDF::new_from_impl(Round {
         inner: datafusion::functions::math::round().as_ref().clone(),
+        signature: Signature::user_defined(Volatility::Immutable),
     }))
+}
+
+fn digits_of(value: &ScalarValue) -> Option<i64> {
+    match value.cast_to(&DataType::Int64) {
+        Ok(ScalarValue::Int64(digits)) => digits,
+        _ => None,
+    }
 }
 
 impl ScalarUDFImpl for Round {
@@ -152,7 +167,7 @@ impl ScalarUDFImpl for Round {
     }
 
     fn signature(&self) -> &Signature {
-        self.inner.signature()
+        &self.signature
     }
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
@@ -160,37 +175,123 @@ impl ScalarUDFImpl for Round {
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
-        self.inner.return_field_from_args(args)
+        let Some(DataType::Decimal128(precision, scale)) =
+            args.arg_fields.first().map(|field| field.data_type())
+        else {
+            return self.inner.return_field_from_args(args);
+        };
+        let digits = match args.scalar_arguments.get(1) {
+            None => Some(0),
+            Some(Some(digits)) => digits_of(digits),
+            Some(None) => None,
+        };
+        let kept = match digits {
+            Some(digits) => digits.clamp(0, i64::from(*scale)) as i8,
+            None => *scale,
+        };
+        // 99 to tens is 100.
+        let more = u8::from(kept == *scale || digits.is_none_or(|digits| digits < 0));
+        let precision = (*precision + more).min(DECIMAL128_MAX_PRECISION);
+        let data_type = DataType::Decimal128(precision, kept);
+        Ok(Arc::new(Field::new(self.name(), data_type, true)))
     }
 
+    /// The digits of a decimal stay the literal that they are: the type depends on them.
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        self.inner.coerce_types(types)
+        match types {
+            [DataType::Decimal128(_, _)] => Ok(types.to_vec()),
+            [DataType::Decimal128(_, _), digits] if digits.is_integer() || digits.is_null() => {
+                Ok(types.to_vec())
+            }
+            _ => {
+                let fields: Vec<FieldRef> = types
+                    .iter()
+                    .map(|data_type| Arc::new(Field::new("", data_type.clone(), true)))
+                    .collect();
+                let coerced = fields_with_udf(&fields, &self.inner)?;
+                Ok(coerced
+                    .iter()
+                    .map(|field| field.data_type().clone())
+                    .collect())
+            }
+        }
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let far = |digits: &ScalarValue| match digits.cast_to(&DataType::Int64) {
-            Ok(ScalarValue::Int64(Some(digits))) => digits.abs() > 300,
-            _ => false,
+        let Some(values) = args.args.first() else {
+            return self.inner.invoke_with_args(args);
         };
-        if let [values, ColumnarValue::Scalar(digits)] = args.args.as_slice()
-            && values.data_type().is_floating()
-            && far(digits)
+        let data_type = values.data_type();
+        if matches!(data_type, DataType::Decimal128(_, _)) {
+            let values = values.to_array(args.number_rows)?;
+            let digits = match args.args.get(1) {
+                Some(digits) => cast(&digits.to_array(args.number_rows)?, &DataType::Int64)?,
+                None => Arc::new(Int64Array::from(vec![0; values.len()])),
+            };
+            let rounded = round_decimals(&values, &digits, args.return_field.data_type())?;
+            return Ok(ColumnarValue::Array(rounded));
+        }
+        if let (true, Some(ColumnarValue::Scalar(digits))) =
+            (data_type.is_floating(), args.args.get(1))
+            && let Some(digits) = digits_of(digits)
+            && digits.abs() > 300
         {
-            // Nothing of a double lies that far behind the point, and nothing as far before it but what rounds to zero.
-            let down = matches!(digits.cast_to(&DataType::Int64)?, ScalarValue::Int64(Some(digits)) if digits < 0);
-            if !down {
+            // No double has digits that far behind the point, and none so far before it that would not round to zero.
+            if digits > 0 {
                 return Ok(values.clone());
             }
-            let zeros = values.to_array(args.number_rows)?;
-            let doubles = cast(&zeros, &DataType::Float64)?;
+            let doubles = cast(&values.to_array(args.number_rows)?, &DataType::Float64)?;
             let zeros = doubles
                 .as_primitive::<Float64Type>()
                 .unary::<_, Float64Type>(|value| if value.is_finite() { 0.0 } else { value });
-            let zeros = cast(&zeros, &values.data_type())?;
-            return Ok(ColumnarValue::Array(zeros));
+            return Ok(ColumnarValue::Array(cast(&zeros, &data_type)?));
         }
         self.inner.invoke_with_args(args)
     }
+}
+
+/// Halves go away from zero.
+fn round_decimals(values: &ArrayRef, digits: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
+    let (DataType::Decimal128(_, scale), DataType::Decimal128(precision, kept)) =
+        (values.data_type(), to)
+    else {
+        return exec_err!("round of decimals yields decimals");
+    };
+    let (scale, kept) = (i64::from(*scale), i64::from(*kept));
+    let out_of_range = || {
+        Error::new(
+            SqlState::NumericValueOutOfRange,
+            format!("a rounded number does not fit DECIMAL({precision}, {kept})"),
+        )
+    };
+    let values = values.as_primitive::<Decimal128Type>();
+    let rounded = values
+        .iter()
+        .zip(digits.as_primitive::<Int64Type>())
+        .map(|pair| {
+            let (Some(value), Some(digits)) = pair else {
+                return Ok(None);
+            };
+            let dropped = scale - digits.min(scale);
+            let whole = match usize::try_from(dropped).ok().and_then(|n| POWERS.get(n)) {
+                Some(unit) => {
+                    let rest = value % unit;
+                    let up = rest.unsigned_abs() >= unit.unsigned_abs() - rest.unsigned_abs();
+                    let step = if up { unit * value.signum() } else { 0 };
+                    (value - rest).checked_add(step).ok_or_else(out_of_range)?
+                }
+                // More digits than any decimal has.
+                None => 0,
+            };
+            let unit = POWERS[usize::try_from(scale - kept).unwrap_or(0)];
+            let limit = POWERS[usize::from(*precision).min(38)];
+            match whole / unit {
+                value if value.abs() < limit => Ok(Some(value)),
+                _ => Err(out_of_range()),
+            }
+        })
+        .collect::<std::result::Result<Decimal128Array, Error>>()?;
+    Ok(Arc::new(rounded.with_data_type(to.clone())))
 }
 
 /// A half goes to the even neighbour.

@@ -407,6 +407,12 @@ impl Check {
     /// The first row for which the condition is false.
     fn first_failure(&self, columns: Vec<ArrayRef>, rows: usize) -> Result<Option<usize>> {
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        // Text may come with offsets or as views.
+        let columns = columns
+            .iter()
+            .zip(self.schema.fields())
+            .map(|(column, field)| arrow::compute::cast(column, field.data_type()))
+            .collect::<std::result::Result<Vec<_>, _>>()?;
         let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?;
         let holds = self.condition.evaluate(&batch)?.into_array(rows)?;
         if *holds.data_type() == DataType::Null {

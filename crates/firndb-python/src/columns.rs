@@ -13,7 +13,7 @@ use arrow::array::{
 };
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::{
-    ArrowPrimitiveType, Field, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
+    ArrowPrimitiveType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
     IntervalMonthDayNano, Schema, TimestampMicrosecondType, TimestampMillisecondType,
     TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
@@ -85,7 +85,7 @@ pub(crate) fn table_of_columns(
             );
             return Err(invalid(py, message));
         }
-        fields.push(Field::new(name, array.data_type().clone(), true));
+        fields.push(parameters::field(name, array.data_type().clone()));
         arrays.push(array);
     }
     let options = RecordBatchOptions::new().with_row_count(Some(rows.unwrap_or(0)));

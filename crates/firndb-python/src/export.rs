@@ -1,6 +1,6 @@
 //! Record batches out through the Arrow C stream interface (the Arrow PyCapsule protocol).
 //!
-//! Batches keep their buffers: a consumer sees the memory that the database or the query holds, and keeps it alive. A requested schema
+//! Batches keep the buffers of frozen memory: a consumer sees the memory that the database holds, and keeps it alive. A requested schema
 //! is met by the form that needs the fewest casts, and casts for the rest; a value that does not fit is an error.
 
 use std::sync::Arc;

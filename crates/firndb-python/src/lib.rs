@@ -10,7 +10,8 @@
 //!                       ├─ export       Arrow → Arrow C stream       ┘
 //!                       ├─ parameters   Python → values of a statement
 //!                       ├─ columns      NumPy and lists → Arrow
-//!                       └─ frames       data frames of the caller, found by name
+//!                       ├─ frames       data frames of the caller, found by name
+//!                       └─ check        Arrow data of others, before it is believed
 //! ```
 //!
 //! Two rules keep threads apart. The interpreter's lock is released while the engine works; and no lock of ours is
@@ -21,6 +22,7 @@ use pyo3::prelude::*;
 
 mod arrays;
 mod blocking;
+mod check;
 mod columns;
 mod connection;
 mod cursor;
@@ -51,7 +53,7 @@ mod _firndb {
     #[pymodule_export]
     use super::export::BatchStream;
     #[pymodule_export]
-    use super::relation::NativeRelation;
+    use super::relation::{NativeRelation, RelationRows};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

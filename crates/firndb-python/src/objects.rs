@@ -507,28 +507,3 @@ fn maps<'py>(py: Python<'py>, entries: &Field, array: &dyn Array) -> PyResult<Ob
         dict.into_bound_py_any(py)
     })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::{civil, clock};
-
-    #[test]
-    fn days_become_dates() {
-        for (days, expected) in [
-            (0, (1970, 1, 1)),
-            (-1, (1969, 12, 31)),
-            (19_782, (2024, 2, 29)),
-            (-719_162, (1, 1, 1)),
-            (2_932_896, (9999, 12, 31)),
-            (-719_163, (0, 12, 31)),
-        ] {
-            assert_eq!(civil(days), expected);
-        }
-    }
-
-    #[test]
-    fn microseconds_become_clock_times() {
-        assert_eq!(clock(86_399_999_999), (23, 59, 59, 999_999));
-        assert_eq!(clock(0), (0, 0, 0, 0));
-    }
-}

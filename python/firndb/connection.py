@@ -73,7 +73,11 @@ def connect(
     }
     if any(isinstance(limit, int) and limit <= 0 for limit in limits.values()):
         raise ProgrammingError("memory_limit and threads must be positive", sqlstate="22023")
-    connection = Connection(NativeDatabase(**limits))
+    try:
+        database = NativeDatabase(**limits)
+    except OverflowError:
+        raise ProgrammingError("memory_limit and threads must be below 2^64", sqlstate="22023") from None
+    connection = Connection(database)
     connection.progress_bar = bool(shown)
     for setting, value in settings.items():
         if not isinstance(setting, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.]*", setting):

@@ -229,9 +229,10 @@ def test_uuids_stay_uuids(con: firndb.Connection) -> None:
     assert relation.types[:2] == ["UUID", "UUID"]
     assert relation.fetchall() == [(IDS[0], IDS[1], str(IDS[2]))]
     assert con.execute("SELECT $u", {"u": IDS[0]}).fetchall() == [(IDS[0],)]
-    assert con.execute("SELECT ?, ?", [[IDS[0], None, IDS[1]], {"a": IDS[2]}]).fetchall() == [
-        ([IDS[0], None, IDS[1]], {"a": IDS[2]})
-    ]
+    assert con.execute("SELECT ?", [{"a": IDS[2]}]).fetchall() == [({"a": IDS[2]},)]
+    con.execute("CREATE TABLE t (l UUID[])")
+    con.execute("INSERT INTO t VALUES (?)", [[IDS[0], None, IDS[1]]])
+    assert con.table("t").fetchall() == [([IDS[0], None, IDS[1]],)]
 
 
 def test_uuids_meet_columns_of_uuids(con: firndb.Connection) -> None:

@@ -6,9 +6,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, ListArray, StructArray, new_empty_array};
-use arrow::buffer::OffsetBuffer;
-use arrow::datatypes::{DataType, Field, Fields, IntervalMonthDayNano};
+use arrow::array::{Array, ArrayRef, StructArray, new_empty_array};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, FieldRef, Fields, IntervalMonthDayNano};
 use firndb::{Error, Parameters, SqlState, Value};
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
@@ -124,20 +124,61 @@ pub(crate) fn size(object: &Bound<'_, PyAny>) -> PyResult<usize> {
     ))
 }
 
-/// A column of the type of values from Python, where every 16 bytes of fixed size are a UUID.
-pub(crate) fn field(name: &str, data_type: DataType) -> Field {
-    let is_uuid = data_type == DataType::FixedSizeBinary(16);
-    let field = Field::new(name, data_type, true);
-    if is_uuid {
-        field.with_metadata([("ARROW:extension:name".into(), "arrow.uuid".into())].into())
-    } else {
-        field
+/// A column of values from Python, where every 16 bytes of fixed size are a UUID.
+pub(crate) fn column(name: &str, values: ArrayRef) -> Result<(Field, ArrayRef), Error> {
+    let refined = refine(Field::new(name, values.data_type().clone(), true));
+    let values = match refined.data_type() == values.data_type() {
+        true => values,
+        false => cast(&values, refined.data_type())?,
+    };
+    Ok((refined, values))
+}
+
+/// A field that tells, here or inside, which of its bytes are UUIDs.
+fn refine(field: Field) -> Field {
+    let inside = |child: &FieldRef| Arc::new(refine(child.as_ref().clone()));
+    match field.data_type() {
+        DataType::FixedSizeBinary(16) => {
+            field.with_metadata([("ARROW:extension:name".into(), "arrow.uuid".into())].into())
+        }
+        DataType::List(child) => {
+            let child = inside(child);
+            field.with_data_type(DataType::List(child))
+        }
+        DataType::Struct(children) => {
+            let children = children.iter().map(inside).collect();
+            field.with_data_type(DataType::Struct(children))
+        }
+        _ => field,
     }
 }
 
 /// The value of a Python object.
 pub(crate) fn value(object: &Bound<'_, PyAny>) -> PyResult<Value> {
-    nested_value(object, DEEPEST)
+    let value = nested_value(object, DEEPEST)?;
+    if !value.data_type().is_nested() {
+        return Ok(value);
+    }
+    let refined = value
+        .to_array_of_size(1)
+        .map_err(Error::from)
+        .and_then(|array| Ok(Value::try_from_array(&column("value", array)?.1, 0)?));
+    refined.map_err(|error| errors::to_python(object.py(), &error, None))
+}
+
+/// The values of a column, of one type.
+pub(crate) fn values<'py>(
+    py: Python<'py>,
+    objects: impl Iterator<Item = PyResult<Bound<'py, PyAny>>>,
+) -> PyResult<ArrayRef> {
+    let mut values = objects
+        .map(|object| nested_value(&object?, DEEPEST))
+        .collect::<PyResult<Vec<Value>>>()?;
+    let data_type = unify(py, &mut values)?;
+    if values.is_empty() {
+        return Ok(new_empty_array(&data_type));
+    }
+    Value::iter_to_array(values).map_err(|error| errors::to_python(py, &error.into(), None))
 }
 
 /// The value of an object that may hold others, `depth` deep.
@@ -425,19 +466,7 @@ fn list_of<'py>(
         .map(|object| nested_value(&object, depth))
         .collect::<PyResult<Vec<_>>>()?;
     let element = unify(py, &mut values)?;
-    let item = Arc::new(field("item", element.clone()));
-    let elements = match values.is_empty() {
-        true => Ok(new_empty_array(&element)),
-        false => Value::iter_to_array(values),
-    };
-    let list = elements.and_then(|elements| {
-        let offsets = OffsetBuffer::from_lengths([elements.len()]);
-        Ok(ListArray::try_new(item, offsets, elements, None)?)
-    });
-    match list {
-        Ok(list) => Ok(Value::List(Arc::new(list))),
-        Err(error) => Err(errors::to_python(py, &error.into(), None)),
-    }
+    Ok(Value::List(Value::new_list(&values, &element, true)))
 }
 
 fn struct_of(dict: &Bound<'_, PyDict>, depth: usize) -> PyResult<Value> {
@@ -450,7 +479,7 @@ fn struct_of(dict: &Bound<'_, PyDict>, depth: usize) -> PyResult<Value> {
             .to_array_of_size(1)
             .map_err(|error| errors::to_python(py, &error.into(), None))?;
         let name = text(&name, "the name of a struct's member")?;
-        fields.push(field(name, array.data_type().clone()));
+        fields.push(Field::new(name, array.data_type().clone(), true));
         columns.push(array);
     }
     if columns.is_empty() {
@@ -462,7 +491,7 @@ fn struct_of(dict: &Bound<'_, PyDict>, depth: usize) -> PyResult<Value> {
 }
 
 /// Brings values to one type, as the elements of a list or column need it, and returns the type.
-pub(crate) fn unify(py: Python<'_>, values: &mut [Value]) -> PyResult<DataType> {
+fn unify(py: Python<'_>, values: &mut [Value]) -> PyResult<DataType> {
     let mut types: Vec<DataType> = Vec::new();
     for value in values.iter() {
         let data_type = value.data_type();

@@ -115,20 +115,22 @@ impl NativeRelation {
         Ok(Frame { schema, batches })
     }
 
+    /// Every row in the form that it is kept in: `form`, if nothing was read yet.
+    fn kept(&self, py: Python<'_>, form: Form) -> PyResult<(SchemaRef, Vec<RecordBatch>)> {
+        let mut state = self.state.lock(py)?;
+        self.complete(py, &mut state, form)?;
+        match &state.source {
+            Source::Whole { schema, batches } => Ok((Arc::clone(schema), batches.clone())),
+            _ => {
+                let error = Error::internal("a relation that was read is not whole");
+                Err(errors::to_python(py, &error, None))
+            }
+        }
+    }
+
     /// Every row, in `form`.
     fn whole(&self, py: Python<'_>, form: Form) -> PyResult<(SchemaRef, Vec<RecordBatch>)> {
-        let (schema, batches) = {
-            let mut state = self.state.lock(py)?;
-            self.complete(py, &mut state, form)?;
-            let Source::Whole { schema, batches } = &state.source else {
-                return Err(errors::to_python(
-                    py,
-                    &Error::internal("a relation that was read is not whole"),
-                    None,
-                ));
-            };
-            (Arc::clone(schema), batches.clone())
-        };
+        let (schema, batches) = self.kept(py, form)?;
         let wanted = convert_schema(&schema, form);
         if Arc::ptr_eq(&wanted, &schema) {
             return Ok((schema, batches));
@@ -384,7 +386,8 @@ impl NativeRelation {
         exact_decimals: bool,
         objects: bool,
     ) -> PyResult<Vec<MaskedColumn<'py>>> {
-        let (schema, batches) = self.whole(py, Form::Native)?;
+        // An array comes from any form alike.
+        let (schema, batches) = self.kept(py, Form::Native)?;
         let positions = positions.unwrap_or_else(|| (0..schema.fields().len()).collect());
         let wanted = Wanted {
             exact_decimals,

@@ -193,9 +193,12 @@ class Connection(_firndb.Connection):
         `create`
             Makes the table, with the frame's columns, if there is none of that name.
         """
+        for option, given in (("by_name", by_name), ("create", create)):
+            if not isinstance(given, bool):
+                raise ProgrammingError(f"{option} must be a bool, not {type(given).__name__}", sqlstate="22023")
         rows = self._stream(frame)
         if not create:
-            return self._append_stream(table, rows, bool(by_name))
+            return self._append_stream(table, rows, by_name)
         rows = _firndb.hold(rows)
         if self.in_transaction:
             return self._create_and_append(table, rows, by_name)
@@ -205,7 +208,7 @@ class Connection(_firndb.Connection):
     def _create_and_append(self, table: str, rows: _firndb.ColumnTable, by_name: bool) -> int:
         frame = "__firndb_frame"
         self._run_over(f"CREATE TABLE IF NOT EXISTS {_quoted(table)} AS SELECT * FROM {frame} LIMIT 0", frame, rows)
-        return self._append_stream(table, rows, bool(by_name))
+        return self._append_stream(table, rows, by_name)
 
     def register(self, name: str, frame: Frame) -> Connection:
         """Makes a frame a view of this connection, scanned where it lies, replacing one of that name."""

@@ -96,7 +96,7 @@ def _from_pandas(frame: Any) -> ArrowStream | None:
         return _from_columns({str(name): column for name, column in frame.items()})
     try:
         return cast("ArrowStream", pyarrow.Table.from_pandas(frame, preserve_index=False))
-    except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, pyarrow.ArrowNotImplementedError) as error:
+    except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, pyarrow.ArrowNotImplementedError, ValueError) as error:
         message = " ".join(str(part) for part in error.args)
         raise ProgrammingError(f"the pandas frame has no Arrow types: {message}", sqlstate="22023") from error
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import firndb
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -192,9 +193,7 @@ def test_exceptions_of_the_callers_objects_are_passed_on(con: firndb.Connection)
     assert con.execute("SELECT count(*) FROM t").fetchone() == (0,)
 
 
-@pytest.mark.parametrize(
-    "frame", [None, 1, "t", b"t", object(), Odd, [], [1], {"a": 1}, {"a": object()}, {1: [1]}, np.arange(3)]
-)
+@pytest.mark.parametrize("frame", [None, 1, "t", b"t", object(), Odd, [], [1], {"a": 1}, {"a": object()}, {1: [1]}, np.arange(3)])
 def test_what_is_no_frame(con: firndb.Connection, frame: Any) -> None:
     for use in (lambda: con.append("t", frame, create=True), lambda: con.register("v", frame)):
         with pytest.raises(firndb.Error) as raised:
@@ -266,3 +265,21 @@ def test_databases_that_can_not_be_opened(path: Any, options: dict[str, Any]) ->
     with pytest.raises(firndb.Error) as raised:
         firndb.connect(path, **options)
     assert raised.value.sqlstate is not None
+
+
+def test_pandas_frames_that_are_no_tables(con: firndb.Connection) -> None:
+    frames: list[Any] = [pd.DataFrame([[1, 2]], columns=["a", "a"]), pd.DataFrame({"a": [object()]}), pd.Series([1j])]
+    for frame in frames:
+        with pytest.raises(firndb.ProgrammingError) as raised:
+            con.append("t", frame, create=True)
+        assert raised.value.sqlstate == "22023"
+    for options in ({"by_name": frames[0]}, {"create": 1}):
+        with pytest.raises(firndb.ProgrammingError, match="must be a bool"):
+            con.append("t", {"a": [1]}, **options)
+
+
+def test_unknown_time_zones_of_frames(con: firndb.Connection) -> None:
+    frame = pa.table({"t": pa.array([1], pa.timestamp("s", "Nowhere/None"))})
+    with pytest.raises(firndb.Error) as raised:
+        con.sql("SELECT * FROM frame").fetchall()
+    assert raised.value.sqlstate is not None and len(frame) == 1

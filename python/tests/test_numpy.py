@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import datetime as dt
 import gc
 import pickle
@@ -356,3 +357,53 @@ def test_scans_of_frames_and_results_become_arrays(con: firndb.Connection) -> No
     values[:] = values + 1
     assert (values == expected + 1).all()
     assert (frame["x"].to_numpy() == expected).all()
+
+
+COMPUTED = [
+    "SELECT [1, 2, 3] AS x",
+    "SELECT 'a literal, longer than a view holds' AS x",
+    "SELECT {'a': 1, 'b': 'text that is rather long'} AS x",
+    "SELECT * FROM v",
+    "SELECT * FROM t",
+    "SELECT s, l, d, dl FROM t WHERE i = 4",
+    "SELECT min(s), max(s), array_agg(i) FROM t",
+    "VALUES ([1, 2], 'a literal, longer than a view holds')",
+    "SELECT * FROM (VALUES (1, [1]), (2, NULL)) AS a(b, c)",
+    "SELECT * FROM range(3)",
+    "SHOW TABLES",
+    "EXPLAIN SELECT 1",
+]
+
+
+def fill_with_garbage(table: pa.Table) -> None:
+    for column in table.columns:
+        for chunk in column.chunks:
+            for buffer in chunk.buffers():
+                if buffer is not None and buffer.size:
+                    ctypes.memset(buffer.address, 0xEE, buffer.size)
+
+
+@pytest.mark.parametrize("native", [False, True])
+@pytest.mark.parametrize("sql", COMPUTED)
+def test_garbage_in_computed_rows_changes_no_answer(con: firndb.Connection, sql: str, native: bool) -> None:
+    con.execute(
+        "CREATE TABLE t AS SELECT range AS i, 'a string that is long ' || range AS s, [range, 1] AS l FROM range(10) AS r(range)"
+    )
+    con.execute("ALTER TABLE t ADD COLUMN d VARCHAR DEFAULT 'a default value that is long'")
+    con.execute("ALTER TABLE t ADD COLUMN dl INTEGER[] DEFAULT [1, 2, 3]")
+    con.execute("CREATE VIEW v AS SELECT [4, 5, 6] AS x, 'a literal in a view, a long one' AS y, {'a': [7]} AS z")
+    answer = con.execute(sql).fetchall()
+    for _ in range(2):
+        relation = con.sql(sql)
+        fill_with_garbage(relation.arrow(native=native))
+        assert relation.fetchall() == answer
+        fill_with_garbage(con.execute(sql).arrow(native=native))
+        fill_with_garbage(con.sql(sql).fetch_record_batch(native=native).read_all())
+        assert con.execute(sql).fetchall() == answer
+
+
+def test_garbage_in_a_large_computed_result_changes_no_answer(con: firndb.Connection) -> None:
+    relation = con.sql("SELECT range * 2 AS x, 'value ' || range AS s FROM range(400000) AS r(range)")
+    rows = relation.fetchall()
+    fill_with_garbage(relation.arrow())
+    assert relation.fetchall() == rows

@@ -7,7 +7,7 @@
 //!                       ├─ relation     a lazy result that holds what it read
 //!                       ├─ objects      Arrow → Python rows          ┐
 //!                       ├─ arrays       Arrow → NumPy                ├ one converter a column
-//!                       ├─ export       Arrow → Arrow C stream       ┘
+//!                       ├─ export, own  Arrow → Arrow C stream       ┘
 //!                       ├─ parameters   Python → values of a statement
 //!                       ├─ columns      NumPy and lists → Arrow
 //!                       ├─ frames       data frames of the caller, found by name
@@ -33,6 +33,7 @@ mod frames;
 mod link;
 mod lock;
 mod objects;
+mod own;
 mod parameters;
 mod relation;
 mod stream;

@@ -394,7 +394,13 @@ fn time_zone<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyTzInfo>>
     };
     match offset() {
         Some(seconds) => PyTzInfo::fixed_offset(py, PyDelta::new(py, 0, seconds, 0, true)?),
-        None => PyTzInfo::timezone(py, name),
+        None => PyTzInfo::timezone(py, name).map_err(|_| {
+            let error = Error::new(
+                SqlState::InvalidParameterValue,
+                format!("Python knows no time zone \"{name}\""),
+            );
+            errors::to_python(py, &error, None)
+        }),
     }
 }
 

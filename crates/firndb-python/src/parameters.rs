@@ -23,8 +23,9 @@ use pyo3::types::{
 use crate::errors;
 
 const MICROSECONDS_A_DAY: i64 = 86_400_000_000;
-/// Most lists and structs inside one another: values are taken apart by recursion, here and in the engine.
-const DEEPEST: usize = 64;
+/// Most lists and structs inside one another: values are taken apart by recursion, here and in the engine, and readers of the
+/// Arrow C interface go 64 deep, columns and tables included.
+const DEEPEST: usize = 60;
 
 /// The text of a statement or name.
 pub(crate) fn text<'a>(object: &'a Bound<'_, PyAny>, what: &str) -> PyResult<&'a str> {

@@ -27,5 +27,5 @@ mod writer;
 
 pub use arena::{Arena, ArenaRange, FrozenBytes};
 pub use budget::{Budget, Kind, MemoryUse, Reclaim, Reservation};
-pub use private::PrivateMemory;
+pub use private::{PrivateMemory, is_frozen};
 pub use writer::RangeWriter;

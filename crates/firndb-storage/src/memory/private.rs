@@ -55,6 +55,11 @@ enum Backing {
     Heap(HeapBytes),
 }
 
+/// Whether a buffer shows frozen memory: nobody can write to it, whatever they were given.
+pub fn is_frozen(buffer: &Buffer) -> bool {
+    Segment::holding(buffer).is_some()
+}
+
 /// Bytes of the allocator.
 struct HeapBytes(MutableBuffer);
 
@@ -99,7 +104,8 @@ impl PrivateMemory {
             }
         };
         if !mapped.is_empty() {
-            memory.shown = pieces.to_vec();
+            let frozen = pieces.iter().filter(|piece| is_frozen(piece));
+            memory.shown = frozen.cloned().collect();
         }
         memory.copy(pieces, &mapped, threads);
         Ok(memory)

@@ -166,7 +166,10 @@ def test_names_of_nothing(con: firndb.Connection, use: Callable[[Any, Any], Any]
     assert not isinstance(raised.value, firndb.InternalError), raised.value
 
 
-@pytest.mark.parametrize("parameters", [1, "text", b"bytes", object(), {1: 2}, {1, 2}, [object()], [Odd], [[1, "x"]], [b"", 1j]])
+@pytest.mark.parametrize(
+    "parameters",
+    [1, "text", b"bytes", object(), {1: 2}, {1, 2}, [object()], [Odd], np.array(5), np.ma.masked, [[1, "x"]], [b"", 1j]],
+)
 def test_parameters_of_wrong_types(con: firndb.Connection, parameters: Any) -> None:
     for use in (
         lambda: con.execute("SELECT ?", parameters),

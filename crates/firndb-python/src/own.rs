@@ -29,12 +29,22 @@ pub(crate) fn own(batches: Vec<RecordBatch>) -> Vec<RecordBatch> {
     if bytes == 0 {
         return batches;
     }
-    let limit = if bytes > LARGE_RESULT { SMALL_COLUMN } else { LARGE_RESULT };
+    let limit = if bytes > LARGE_RESULT {
+        SMALL_COLUMN
+    } else {
+        LARGE_RESULT
+    };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = cores.min(bytes / BYTES_PER_THREAD).min(batches.len()).max(1);
+    let threads = cores
+        .min(bytes / BYTES_PER_THREAD)
+        .min(batches.len())
+        .max(1);
     let mut batches: Vec<(usize, RecordBatch)> = batches.into_iter().enumerate().collect();
     if threads == 1 {
-        return batches.into_iter().map(|(_, batch)| copied(batch, limit)).collect();
+        return batches
+            .into_iter()
+            .map(|(_, batch)| copied(batch, limit))
+            .collect();
     }
     let (left, done) = (Mutex::new(batches.drain(..)), Mutex::new(Vec::new()));
     let work = || {

@@ -67,8 +67,7 @@ pub(crate) fn bind(object: Option<&Bound<'_, PyAny>>) -> PyResult<Parameters> {
     let is_text = object.is_instance_of::<PyString>() || object.is_instance_of::<PyBytes>();
     if !is_text && (object.cast::<PySequence>().is_ok() || object.is_instance(ndarray(py)?)?) {
         return positional(
-            object
-                .try_iter()?
+            iterated(object, "parameters must be a sequence or a mapping")?
                 .collect::<PyResult<Vec<_>>>()?
                 .into_iter(),
         );
@@ -86,16 +85,21 @@ pub(crate) fn bind(object: Option<&Bound<'_, PyAny>>) -> PyResult<Parameters> {
 
 /// The sets of parameters of `executemany`.
 pub(crate) fn rows<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyIterator>> {
+    iterated(
+        object,
+        "sets of parameters must be an iterable of sequences or mappings",
+    )
+}
+
+/// An iterator; `wanted` says what the object should have been.
+fn iterated<'py>(object: &Bound<'py, PyAny>, wanted: &str) -> PyResult<Bound<'py, PyIterator>> {
     let py = object.py();
     object.try_iter().map_err(|error| {
-        if !error.is_instance_of::<PyTypeError>(py) {
-            return error;
+        if error.is_instance_of::<PyTypeError>(py) {
+            invalid(py, format!("{wanted}, not {}", type_name(object)))
+        } else {
+            error
         }
-        let kind = type_name(object);
-        invalid(
-            py,
-            format!("sets of parameters must be an iterable of sequences or mappings, not {kind}"),
-        )
     })
 }
 

@@ -44,6 +44,9 @@ def test_text_that_is_no_utf8_stays_outside(con: firndb.Connection, kind: pa.Dat
         lambda: con.append("t", frame),
         lambda: con.append("new", frame, create=True),
         lambda: con.register("view", frame).execute("SELECT * FROM view").fetchall(),
+        lambda: con.table("view").fetchnumpy()["v"],
+        lambda: con.table("view").arrow(),
+        lambda: con.execute("SELECT v FROM view").fetchone(),
         lambda: con.sql("SELECT * FROM frame").fetchall(),
         lambda: con.execute("CREATE TABLE made AS SELECT * FROM frame"),
     ):

@@ -11,7 +11,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use pyo3_arrow::PyRecordBatchReader;
 
-use crate::check::Checked;
 use crate::columns::ColumnTable;
 use crate::cursor::RowCursor;
 use crate::errors;
@@ -480,6 +479,5 @@ fn reader_of(rows: &Bound<'_, PyAny>) -> PyResult<Box<dyn RecordBatchReader + Se
             frame.schema,
         )));
     }
-    let reader = rows.extract::<PyRecordBatchReader>()?.into_reader()?;
-    Ok(Box::new(Checked(reader)))
+    rows.extract::<PyRecordBatchReader>()?.into_reader()
 }

@@ -10,12 +10,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow::array::RecordBatchReader;
 use firndb::{Error, Frame, FrameSource};
 use pyo3::prelude::*;
 use pyo3_arrow::PyRecordBatchReader;
 
-use crate::check::Checked;
 use crate::columns::ColumnTable;
 use crate::errors;
 use crate::relation::NativeRelation;
@@ -113,7 +111,7 @@ pub(crate) fn import(object: &Bound<'_, PyAny>) -> PyResult<Frame> {
     if let Ok(relation) = object.cast::<NativeRelation>() {
         return relation.get().frame(py);
     }
-    let reader = Checked(object.extract::<PyRecordBatchReader>()?.into_reader()?);
+    let reader = object.extract::<PyRecordBatchReader>()?.into_reader()?;
     let schema = reader.schema();
     let batches = py
         .detach(move || reader.collect::<Result<Vec<_>, _>>())

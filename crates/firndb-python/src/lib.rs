@@ -10,8 +10,7 @@
 //!                       ├─ export, own  Arrow → Arrow C stream       ┘
 //!                       ├─ parameters   Python → values of a statement
 //!                       ├─ columns      NumPy and lists → Arrow
-//!                       ├─ frames       data frames of the caller, found by name
-//!                       └─ check        Arrow data of others, before it is believed
+//!                       └─ frames       data frames of the caller, found by name
 //! ```
 //!
 //! Two rules keep threads apart. The interpreter's lock is released while the engine works; and no lock of ours is
@@ -22,7 +21,6 @@ use pyo3::prelude::*;
 
 mod arrays;
 mod blocking;
-mod check;
 mod columns;
 mod connection;
 mod cursor;

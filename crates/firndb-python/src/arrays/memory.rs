@@ -92,7 +92,7 @@ pub(super) fn filled<V: ArrowNativeType>(
     std::thread::scope(|scope| {
         let others: Vec<_> = (1..threads)
             // Fewer threads do the same work.
-            .map_while(|_| std::thread::Builder::new().spawn_scoped(scope, &work).ok())
+            .map_while(|_| std::thread::Builder::new().spawn_scoped(scope, work).ok())
             .collect();
         let own = work();
         others.into_iter().fold(own, |outcome, other| {

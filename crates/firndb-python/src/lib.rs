@@ -16,6 +16,8 @@
 //! Two rules keep threads apart. The interpreter's lock is released while the engine works; and no lock of ours is
 //! waited for with the interpreter's lock held (see [`lock`]), so the two can't block each other.
 //! After `fork` nothing of the parent's is touched, not even to free it (see [`fork`]).
+//!
+//! The crate links as an extension of Python and is tested from there (`python/tests`).
 
 use pyo3::prelude::*;
 

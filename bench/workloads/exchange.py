@@ -31,6 +31,11 @@ def memcpy(source: list[np.ndarray]) -> list[np.ndarray]:
     return targets
 
 
+def sums(columns: dict[str, np.ndarray]) -> list[int]:
+    """Reads every value once."""
+    return [int(np.sum(column)) for column in columns.values()]
+
+
 def workload() -> Iterator[Measurement]:
     """lineitem SF1 (6,001,215 rows, 16 columns) in and out, in memory."""
     table = tpch.table("lineitem", 1)
@@ -51,6 +56,22 @@ def workload() -> Iterator[Measurement]:
         "4 integer columns to NumPy": {
             "FirnDB": lambda: firn.sql(f"SELECT {INTEGERS} FROM lineitem").fetchnumpy(),
             "DuckDB": lambda: duck.sql(f"SELECT {INTEGERS} FROM lineitem").fetchnumpy(),
+        },
+        "4 integer columns to NumPy, each summed": {
+            "FirnDB": lambda: sums(firn.sql(f"SELECT {INTEGERS} FROM lineitem").fetchnumpy()),
+            "DuckDB": lambda: sums(duck.sql(f"SELECT {INTEGERS} FROM lineitem").fetchnumpy()),
+        },
+        "a BIGINT column to NumPy": {
+            "FirnDB": lambda: firn.sql("SELECT l_orderkey FROM lineitem").fetchnumpy(),
+            "DuckDB": lambda: duck.sql("SELECT l_orderkey FROM lineitem").fetchnumpy(),
+        },
+        "a DECIMAL column to NumPy": {
+            "FirnDB": lambda: firn.sql("SELECT l_extendedprice FROM lineitem").fetchnumpy(),
+            "DuckDB": lambda: duck.sql("SELECT l_extendedprice FROM lineitem").fetchnumpy(),
+        },
+        "a DATE column to NumPy": {
+            "FirnDB": lambda: firn.sql("SELECT l_shipdate FROM lineitem").fetchnumpy(),
+            "DuckDB": lambda: duck.sql("SELECT l_shipdate FROM lineitem").fetchnumpy(),
         },
     }
     for case, engines in cases.items():

@@ -77,3 +77,7 @@ __all__ = [
     "paramstyle",
     "threadsafety",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *(name for name in globals() if name.startswith("__"))])

@@ -6,11 +6,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from firndb.arrays import masked
+from firndb.exceptions import ProgrammingError
+
 if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
     from firndb._firndb import NativeRelation
+
+
+#: Whether this NumPy makes versioned capsules.
+_DLPACK_VERSIONS = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
+
+
+def exact(decimals: str) -> bool:
+    """Whether decimals are to be exact objects rather than float64."""
+    if decimals not in ("float", "object"):
+        raise ProgrammingError(f'decimals must be "float" or "object", not {decimals!r}', sqlstate="22023")
+    return decimals == "object"
 
 
 def filled(values: npt.NDArray[Any], mask: npt.NDArray[np.bool_] | None) -> npt.NDArray[Any]:
@@ -29,7 +43,8 @@ def filled(values: npt.NDArray[Any], mask: npt.NDArray[np.bool_] | None) -> npt.
 class Column:
     """A column of a relation. ``numpy.asarray(column)`` and ``torch.from_dlpack(column)`` take it as an array.
 
-    Arrays are copies: writing to one changes nothing else.
+    Arrays of numbers and timestamps of a loaded table show the table's memory without a copy. Writing to an array changes
+    only the array: the operating system copies the page that is written to.
     """
 
     __slots__ = ("_position", "_rows", "name", "type")
@@ -50,8 +65,7 @@ class Column:
 
     def to_numpy(self, *, decimals: str = "float") -> npt.NDArray[Any] | np.ma.MaskedArray[Any, Any]:
         """The values, masked where there are NULLs."""
-        values, mask = self._array(decimals == "object")
-        return values if mask is None else np.ma.MaskedArray(values, mask)
+        return masked(*self._array(exact(decimals)))
 
     def to_list(self) -> list[Any]:
         """The values as Python objects."""
@@ -76,11 +90,27 @@ class Column:
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.arrow().__arrow_c_stream__(requested_schema)
 
-    def __dlpack__(self, **options: Any) -> Any:
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """The values as a DLPack capsule, versioned where NumPy (2.1 or newer) and the consumer know versions.
+
+        The tensor may be written to: that changes nothing but the tensor.
+        """
+        if dl_device not in (None, self.__dlpack_device__()):
+            raise BufferError("a column is in the memory of the processor only")
         values, mask = self._array()
         if mask is not None:
             raise BufferError(f'column "{self.name}" has NULLs, which DLPack has no place for')
-        return values.__dlpack__(**options)
+        if max_version is None or _DLPACK_VERSIONS is False:
+            # An array is nobody else's: it needs no further copy.
+            return values.__dlpack__(stream=stream)
+        return values.__dlpack__(stream=stream, max_version=max_version, copy=copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)  # kDLCPU, the only one

@@ -50,15 +50,20 @@ def connect(
         Settings (``SET name = value``), for instance ``{"threads": 4, "memory_limit": "4GB"}``. ``progress_bar`` (bool) says
         whether long statements show their progress in a terminal or notebook.
     """
-    name = os.fspath(path)
+    try:
+        name = os.fspath(path)
+    except TypeError:
+        raise ProgrammingError(f"a path must be a str or path, not {type(path).__name__}", sqlstate="22023") from None
     if name != ":memory:":
         raise NotSupportedError(
-            f'cannot open "{name}": databases in files are not supported yet',
+            f'cannot open "{os.fsdecode(name)}": databases in files are not supported yet',
             sqlstate="0A000",
             hint='Use ":memory:".',
         )
     if read_only:
         raise NotSupportedError("a database in memory cannot be read-only", sqlstate="0A000")
+    if config is not None and not isinstance(config, Mapping):
+        raise ProgrammingError(f"config must be a mapping, not {type(config).__name__}", sqlstate="22023")
     settings = dict(config or {})
     shown = settings.pop("progress_bar", True)
     limits = {
@@ -68,12 +73,16 @@ def connect(
     }
     if any(isinstance(limit, int) and limit <= 0 for limit in limits.values()):
         raise ProgrammingError("memory_limit and threads must be positive", sqlstate="22023")
-    connection = Connection(NativeDatabase(**limits))
+    try:
+        database = NativeDatabase(**limits)
+    except OverflowError:
+        raise ProgrammingError("memory_limit and threads must be below 2^64", sqlstate="22023") from None
+    connection = Connection(database)
     connection.progress_bar = bool(shown)
     for setting, value in settings.items():
-        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.]*", setting):
-            raise ProgrammingError(f'"{setting}" is no name of a setting', sqlstate="22023")
-        connection.run(f"SET {setting} = {_literal(value)}")
+        if not isinstance(setting, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.]*", setting):
+            raise ProgrammingError(f"{setting!r} is no name of a setting", sqlstate="22023")
+        connection._run(f"SET {setting} = {_literal(value)}")
     return connection
 
 
@@ -88,6 +97,8 @@ def _literal(value: object) -> str:
 
 def _quoted(name: str) -> str:
     """A possibly qualified name with its parts quoted: ``main.my_table`` → ``"main"."my_table"``."""
+    if not isinstance(name, str):
+        raise ProgrammingError(f"the name of a table must be a str, not {type(name).__name__}", sqlstate="22023")
     parts = re.findall(r'"(?:[^"]|"")*"|[^."]+', name)
     if not parts or ".".join(parts) != name:
         raise ProgrammingError(f"{name!r} is no name of a table", sqlstate="42602")
@@ -112,18 +123,18 @@ class Connection(_firndb.Connection):
         Unknown names and wrong types are errors here already. What is no query (INSERT, CREATE …) runs at once; the
         result is then the rows that it returns, and None if it returns none.
         """
-        rows = self.relation(query, parameters)
+        rows = self._relation(query, parameters)
         # Declared as a relation, as whoever uses the result gave a statement with rows.
         return cast("Relation", None if rows is None else Relation(rows))
 
     def table(self, name: str) -> Relation:
         """A whole table, view or data frame of the caller as a relation."""
-        rows = self.relation(f"SELECT * FROM {_quoted(name)}")
+        rows = self._relation(f"SELECT * FROM {_quoted(name)}")
         assert rows is not None
         return Relation(rows)
 
     def cursor(self) -> Connection:
-        """One more session of the same database, independent of this one."""
+        """One more session of the same database: its own transactions and results. It is closed with this connection."""
         return Connection(self)
 
     # Rows of the last statement.
@@ -131,12 +142,12 @@ class Connection(_firndb.Connection):
     @property
     def description(self) -> list[Description] | None:
         """Name, type and five more items (PEP 249) of the columns of the last result; None without one."""
-        columns = self.columns()
+        columns = self._columns()
         return None if columns is None else describe(columns)
 
     def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
-        """The next `size` rows of the last result."""
-        return self.fetch_rows(self.arraysize if size is None else size)
+        """The next `size` rows of the last result; fewer at its end."""
+        return self._fetch_rows(self.arraysize if size is None else size)
 
     def df(self, *, dtypes: str = "arrow", decimals: str = "float") -> pd.DataFrame:
         """What is left of the last result as a pandas frame; see :meth:`Relation.df`."""
@@ -161,7 +172,7 @@ class Connection(_firndb.Connection):
         return self._result().fetch_record_batch(native=native)
 
     def _result(self) -> Relation:
-        return Relation(self.take_result())
+        return Relation(self._take_result())
 
     def setinputsizes(self, sizes: object) -> None:
         """Does nothing (PEP 249)."""
@@ -182,9 +193,12 @@ class Connection(_firndb.Connection):
         `create`
             Makes the table, with the frame's columns, if there is none of that name.
         """
+        for option, given in (("by_name", by_name), ("create", create)):
+            if not isinstance(given, bool):
+                raise ProgrammingError(f"{option} must be a bool, not {type(given).__name__}", sqlstate="22023")
         rows = self._stream(frame)
         if not create:
-            return self.append_stream(table, rows, by_name)
+            return self._append_stream(table, rows, by_name)
         rows = _firndb.hold(rows)
         if self.in_transaction:
             return self._create_and_append(table, rows, by_name)
@@ -193,17 +207,17 @@ class Connection(_firndb.Connection):
 
     def _create_and_append(self, table: str, rows: _firndb.ColumnTable, by_name: bool) -> int:
         frame = "__firndb_frame"
-        self.run_over(f"CREATE TABLE IF NOT EXISTS {_quoted(table)} AS SELECT * FROM {frame} LIMIT 0", frame, rows)
-        return self.append_stream(table, rows, by_name)
+        self._run_over(f"CREATE TABLE IF NOT EXISTS {_quoted(table)} AS SELECT * FROM {frame} LIMIT 0", frame, rows)
+        return self._append_stream(table, rows, by_name)
 
     def register(self, name: str, frame: Frame) -> Connection:
         """Makes a frame a view of this connection, scanned where it lies, replacing one of that name."""
-        self.register_stream(name, self._stream(frame))
+        self._register_stream(name, self._stream(frame))
         return self
 
     def unregister(self, name: str) -> Connection:
         """Takes a registered frame away; without one of that name nothing happens."""
-        self.unregister_name(name)
+        self._unregister_name(name)
         return self
 
     @staticmethod
@@ -222,23 +236,25 @@ class Connection(_firndb.Connection):
     def begin(self, isolation: str | None = None) -> Connection:
         """Begins a transaction: "snapshot" (the default) or "serializable"."""
         if isolation is None:
-            self.run("BEGIN")
-        elif isolation.lower() in ISOLATION:
-            self.run(f"BEGIN ISOLATION LEVEL {ISOLATION[isolation.lower()]}")
+            self._run("BEGIN")
+        elif isinstance(isolation, str) and isolation.lower() in ISOLATION:
+            self._run(f"BEGIN ISOLATION LEVEL {ISOLATION[isolation.lower()]}")
         else:
-            raise ProgrammingError(f'unknown isolation level "{isolation}"', sqlstate="22023")
+            raise ProgrammingError(
+                f"unknown isolation level {isolation!r}", sqlstate="22023", hint=f"There are {', '.join(map(repr, ISOLATION))}."
+            )
         return self
 
     def commit(self) -> Connection:
         """Commits the open transaction; without one there is nothing to do."""
         if self.in_transaction:
-            self.run("COMMIT")
+            self._run("COMMIT")
         return self
 
     def rollback(self) -> Connection:
         """Rolls the open transaction back; without one there is nothing to do."""
         if self.in_transaction:
-            self.run("ROLLBACK")
+            self._run("ROLLBACK")
         return self
 
     @contextmanager
@@ -252,14 +268,14 @@ class Connection(_firndb.Connection):
             yield self
         except BaseException:
             if not self.closed and self.in_transaction:
-                self.run("ROLLBACK")
+                self._run("ROLLBACK")
             raise
         if not self.closed and self.in_transaction:
             try:
-                self.run("COMMIT")
+                self._run("COMMIT")
             except BaseException:
                 if not self.closed and self.in_transaction:
-                    self.run("ROLLBACK")
+                    self._run("ROLLBACK")
                 raise
 
     # The connection as a context closes itself.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -96,7 +96,7 @@ def _from_pandas(frame: Any) -> ArrowStream | None:
         return _from_columns({str(name): column for name, column in frame.items()})
     try:
         return cast("ArrowStream", pyarrow.Table.from_pandas(frame, preserve_index=False))
-    except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, pyarrow.ArrowNotImplementedError) as error:
+    except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, pyarrow.ArrowNotImplementedError, ValueError) as error:
         message = " ".join(str(part) for part in error.args)
         raise ProgrammingError(f"the pandas frame has no Arrow types: {message}", sqlstate="22023") from error
 
@@ -141,7 +141,7 @@ def _column(name: str, values: Any) -> Prepared:
         mask = np.ascontiguousarray(values.isna().to_numpy(dtype=bool))
         values = values.to_numpy()
     if not isinstance(values, np.ndarray):
-        return ("objects", values if isinstance(values, (list, tuple)) else list(values), None)
+        return ("objects", values if isinstance(values, (list, tuple)) else _listed(name, values), None)
     if values.ndim != 1:
         raise ProgrammingError(f'column "{name}" has {values.ndim} dimensions instead of one', sqlstate="22023")
     kind = values.dtype.kind
@@ -152,6 +152,12 @@ def _column(name: str, values: Any) -> Prepared:
     if kind in "OUS":
         return ("objects", _objects(values, mask), None)
     raise ProgrammingError(f'column "{name}" has the type {values.dtype}, which SQL has not', sqlstate="22023")
+
+
+def _listed(name: str, values: Any) -> list[Any]:
+    if not isinstance(values, Iterable) or isinstance(values, (str, bytes)):
+        raise ProgrammingError(f'column "{name}" is a {type(values).__name__} and no sequence of values', sqlstate="22023")
+    return list(values)
 
 
 def _native(values: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from firndb import display
-from firndb.column import Column, filled
+from firndb.arrays import Arrays
+from firndb.column import Column, exact, filled
 from firndb.exceptions import InterfaceError, ProgrammingError
 
 if TYPE_CHECKING:
@@ -117,19 +118,23 @@ class Relation:
     # Rows.
 
     def fetchone(self) -> tuple[Any, ...] | None:
-        """The next row, or None."""
+        """The next row, or None after the last. :meth:`fetchall` begins anew."""
         return self._rows.fetchone()
 
     def fetchmany(self, size: int = 1) -> list[tuple[Any, ...]]:
-        """The next `size` rows."""
+        """The next `size` rows; fewer, and then none, at the end."""
         return self._rows.fetchmany(size)
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        """Every row that is left."""
-        return self._rows.fetchmany(None)
+        """Every row that :meth:`fetchone` and :meth:`fetchmany` left; then fetches begin anew with the first row.
+
+        So by itself it returns every row, however often it is called.
+        """
+        return self._rows.fetchall()
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        return iter(self._rows.fetchone, None)
+        """Every row from the first, whatever was fetched."""
+        return iter(self._rows)
 
     # Frames.
 
@@ -164,7 +169,7 @@ class Relation:
         if dtypes != "numpy":
             raise ProgrammingError(f'dtypes must be "arrow" or "numpy", not {dtypes!r}', sqlstate="22023")
         names = self.columns
-        arrays = self._rows.arrays(None, _exact(decimals))
+        arrays = self._rows.arrays(None, exact(decimals))
         frame = pandas.DataFrame({i: filled(values, mask) for i, (values, mask) in enumerate(arrays)}, copy=False)
         frame.columns = pandas.Index(names)
         return frame
@@ -178,13 +183,11 @@ class Relation:
     def fetchnumpy(self, *, decimals: str = "float") -> dict[str, npt.NDArray[Any] | np.ma.MaskedArray[Any, Any]]:
         """NumPy arrays by column, masked where there are NULLs.
 
-        Decimals are float64, or exact objects with ``decimals="object"``. Columns of one name are numbered: a, a_1.
+        Numbers and timestamps of a loaded table are not copied: an array shows the table's memory, and writing to it changes
+        only the array. Decimals are float64, or exact objects with ``decimals="object"``. Arrays of objects (strings, lists)
+        are made when they are first taken out of the dict. Columns of one name are numbered: a, a_1.
         """
-        arrays = self._rows.arrays(None, _exact(decimals))
-        return {
-            name: values if mask is None else np.ma.MaskedArray(values, mask)
-            for name, (values, mask) in zip(unique(self.columns), arrays, strict=True)
-        }
+        return Arrays(self._rows, unique(self.columns), exact(decimals))
 
     def fetch_record_batch(self, *, native: bool = False) -> pa.RecordBatchReader:
         """The rows as a ``pyarrow.RecordBatchReader``, batch by batch and not kept: for results larger than memory.
@@ -251,12 +254,6 @@ class Relation:
         from firndb import plotting
 
         return plotting.plot(self, x, y, kind, ax, options)
-
-
-def _exact(decimals: str) -> bool:
-    if decimals not in ("float", "object"):
-        raise ProgrammingError(f'decimals must be "float" or "object", not {decimals!r}', sqlstate="22023")
-    return decimals == "object"
 
 
 def _mixed(arrays: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:

@@ -323,3 +323,23 @@ def test_connections_can_be_referenced_weakly(con: firndb.Connection) -> None:
     assert weakref.ref(con)() is con
     relation = con.sql("SELECT 1")
     assert weakref.ref(relation)() is relation
+
+
+def test_closing_a_connection_ends_what_its_cursors_run(con: firndb.Connection) -> None:
+    cursor = con.cursor()
+    failures: list[firndb.Error] = []
+
+    def run() -> None:
+        try:
+            cursor.execute(ENDLESS).fetchall()
+        except firndb.Error as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    time.sleep(0.3)
+    con.close()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert [error.sqlstate for error in failures] in (["57014"], ["08003"])
+    assert cursor.closed

@@ -197,3 +197,58 @@ def test_sizes_are_accepted_and_ignored(con: firndb.Connection) -> None:
 
 def test_several_statements_leave_the_last_result(con: firndb.Connection) -> None:
     assert con.execute("CREATE TABLE t (i INTEGER); INSERT INTO t VALUES (7); SELECT i FROM t").fetchall() == [(7,)]
+
+
+def test_a_cursor_is_closed_with_its_connection(con: firndb.Connection) -> None:
+    con.execute("CREATE TABLE t (i INTEGER)")
+    cursor = con.cursor()
+    second = cursor.cursor()
+    cursor.begin()
+    cursor.execute("INSERT INTO t VALUES (1)")
+    second.execute("SELECT * FROM range(5) AS r(range)")
+    con.close()
+    assert cursor.closed and second.closed
+    for use in (lambda: cursor.execute("SELECT 1"), second.fetchall, cursor.commit, second.cursor, lambda: cursor.table("t")):
+        with pytest.raises(firndb.InterfaceError, match="closed") as raised:
+            use()
+        assert raised.value.sqlstate == "08003"
+
+
+def test_a_cursor_outlives_a_connection_that_nobody_holds() -> None:
+    cursor = firndb.connect().cursor()
+    assert cursor.execute("SELECT 1").fetchall() == [(1,)]
+    cursor.close()
+
+
+@pytest.mark.parametrize("size", [-1, -(2**70), "2", 1.5, b"1", [1]])
+def test_what_is_no_number_of_rows_is_refused(con: firndb.Connection, size: object) -> None:
+    relation = con.sql("SELECT * FROM range(3) AS r(range)")
+    con.execute("SELECT * FROM range(3) AS r(range)")
+    for use in (con.fetchmany, relation.fetchmany, lambda size: setattr(con, "arraysize", size), relation.show):
+        with pytest.raises(firndb.ProgrammingError, match="number of rows") as raised:
+            use(size)
+        assert raised.value.sqlstate == "22023"
+    assert con.fetchmany(0) == []
+    assert con.fetchmany(2**70) == [(0,), (1,), (2,)]
+    assert relation.fetchmany(2**64) == [(0,), (1,), (2,)]
+
+
+API = {
+    "append", "arraysize", "arrow", "begin", "close", "closed", "commit", "cursor", "description", "df", "execute",
+    "executemany", "fetch_record_batch", "fetchall", "fetchmany", "fetchnumpy", "fetchone", "in_transaction", "interrupt", "pl",
+    "progress_bar", "register", "rollback", "rowcount", "setinputsizes", "setoutputsize", "sql", "table", "to_arrow_table",
+    "transaction", "unregister",
+}  # fmt: skip
+
+
+def test_only_the_api_shows() -> None:
+    def public(thing: object) -> set[str]:
+        return {name for name in dir(thing) if not name.startswith("_")}
+
+    assert public(firndb) == set(firndb.__all__) - {"__version__"}
+    assert {name for name in public(firndb.Connection) if not name.endswith(("Error", "Warning"))} == API
+    assert public(firndb.Relation) == {
+        "arrow", "columns", "description", "df", "fetch_record_batch", "fetchall", "fetchmany", "fetchnumpy", "fetchone", "pl",
+        "plot", "shape", "show", "to_arrow_table", "types",
+    }  # fmt: skip
+    assert public(firndb.Column) == {"arrow", "name", "to_list", "to_numpy", "type"}

@@ -116,11 +116,10 @@ def test_registered_frames_belong_to_their_session(con: firndb.Connection) -> No
 
 
 def test_frames_are_scanned_where_they_lie(con: firndb.Connection) -> None:
-    table = pa.table({"i": np.arange(100_000), "s": ["text"] * 100_000})
-    con.register("frame", table)
-    out = con.table("frame").arrow()
-    inside = range(table["i"].chunk(0).buffers()[1].address, table["i"].chunk(0).buffers()[1].address + 800_000)
-    assert out["i"].chunk(0).buffers()[1].address in inside
+    values = np.arange(100_000)
+    con.register("frame", {"i": values})
+    values[:] = 7
+    assert con.execute("SELECT min(i), max(i) FROM frame").fetchone() == (7, 7)
 
 
 def test_frames_with_nested_and_dictionary_columns(con: firndb.Connection) -> None:

@@ -181,3 +181,92 @@ def test_dates_beyond_python_are_errors_and_not_other_dates(con: firndb.Connecti
     with pytest.raises(firndb.DataError) as raised:
         con.fetchall()
     assert raised.value.sqlstate == "22008"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("1.50", "DECIMAL(3,2)"),
+        ("-0.001", "DECIMAL(3,3)"),
+        ("1E+3", "DECIMAL(4,0)"),
+        ("1E-3", "DECIMAL(3,3)"),
+        ("0", "DECIMAL(1,0)"),
+        ("0E-100", "DECIMAL(37,37)"),
+    ],
+)
+def test_decimals_keep_their_scale(con: firndb.Connection, text: str, kind: str) -> None:
+    relation = con.sql("SELECT ? AS d", [Decimal(text)])
+    assert relation.fetchall() == [(Decimal(text),)]
+    assert relation.types == [kind]
+
+
+@pytest.mark.parametrize("text", ["1E+38", "1E-39"])
+def test_decimals_of_more_digits_are_out_of_range(con: firndb.Connection, text: str) -> None:
+    with pytest.raises(firndb.DataError, match="38 digits") as raised:
+        con.execute("SELECT ?", [Decimal(text)])
+    assert raised.value.sqlstate == "22003"
+
+
+@pytest.mark.parametrize("text", ["NaN", "sNaN", "Infinity", "-Infinity"])
+def test_decimals_are_finite(con: firndb.Connection, text: str) -> None:
+    for use in (lambda: con.execute("SELECT ?", [Decimal(text)]), lambda: con.append("t", {"d": [Decimal(text)]}, create=True)):
+        with pytest.raises(firndb.DataError, match=f"{text} is no value of a decimal, which is a finite number") as raised:
+            use()
+        assert raised.value.sqlstate == "22003"
+
+
+@pytest.mark.parametrize("day", ["1970-01-01", "2024-02-29", "0001-01-01", "9999-12-31", "1900-03-01", "2000-02-29"])
+def test_dates_are_the_days_that_sql_means(con: firndb.Connection, day: str) -> None:
+    value = dt.date.fromisoformat(day)
+    assert con.execute("SELECT CAST(? AS VARCHAR), DATE '" + day + "'", [value]).fetchone() == (day, value)
+
+
+IDS = [uuid.UUID("12345678-1234-5678-9abc-def012345678"), uuid.UUID(int=0), uuid.UUID(int=2**128 - 1)]
+
+
+def test_uuids_stay_uuids(con: firndb.Connection) -> None:
+    relation = con.sql("SELECT ? AS u, $2 AS v, CAST(? AS VARCHAR) AS s".replace("$2", "?"), [IDS[0], IDS[1], IDS[2]])
+    assert relation.types[:2] == ["UUID", "UUID"]
+    assert relation.fetchall() == [(IDS[0], IDS[1], str(IDS[2]))]
+    assert con.execute("SELECT $u", {"u": IDS[0]}).fetchall() == [(IDS[0],)]
+    assert con.execute("SELECT ?", [{"a": IDS[2]}]).fetchall() == [({"a": IDS[2]},)]
+    con.execute("CREATE TABLE t (l UUID[])")
+    con.execute("INSERT INTO t VALUES (?)", [[IDS[0], None, IDS[1]]])
+    assert con.table("t").fetchall() == [([IDS[0], None, IDS[1]],)]
+
+
+def test_uuids_meet_columns_of_uuids(con: firndb.Connection) -> None:
+    con.execute("CREATE TABLE t (u UUID PRIMARY KEY, n INTEGER)")
+    con.executemany("INSERT INTO t VALUES (?, ?)", [(value, n) for n, value in enumerate(IDS)])
+    assert con.execute("SELECT n FROM t WHERE u = ?", [IDS[1]]).fetchall() == [(1,)]
+    assert con.execute("SELECT n FROM t WHERE u IN (?, ?) ORDER BY n", IDS[1:]).fetchall() == [(1,), (2,)]
+    assert con.execute("SELECT n FROM t WHERE u > ? AND n + 0 < 5 ORDER BY n", [IDS[1]]).fetchall() == [(0,), (2,)]
+    assert con.execute("SELECT u FROM t WHERE n = 0").fetchall() == [(IDS[0],)]
+
+
+def test_frames_of_uuids_make_columns_of_uuids(con: firndb.Connection) -> None:
+    con.append("t", {"u": [IDS[0], None, IDS[2]], "l": [[IDS[1]], [], None]}, create=True)
+    assert con.table("t").types == ["UUID", "UUID[]"]
+    assert con.table("t").fetchall() == [(IDS[0], [IDS[1]]), (None, []), (IDS[2], None)]
+    con.append("t", {"u": IDS, "l": [None, None, [IDS[0]]]})
+    assert con.execute("SELECT count(DISTINCT u) FROM t").fetchone() == (3,)
+
+
+@pytest.mark.parametrize("deep", [61, 100_000])
+def test_values_nest_only_so_deep(con: firndb.Connection, deep: int) -> None:
+    value: object = 1
+    for _ in range(deep):
+        value = [value]
+    for use in (
+        lambda: con.execute("SELECT ?", [value]),
+        lambda: con.executemany("SELECT ?", [[value]]),
+        lambda: con.sql("SELECT $v", {"v": {"a": value}}),
+        lambda: con.append("t", {"v": [value]}, create=True),
+    ):
+        with pytest.raises(firndb.OperationalError, match="deep") as raised:
+            use()
+        assert raised.value.sqlstate == "54000"
+    cycle: list[object] = []
+    cycle.append(cycle)
+    with pytest.raises(firndb.OperationalError):
+        con.execute("SELECT ?", [cycle])

@@ -222,3 +222,71 @@ def test_relations_are_arrays_of_two_dimensions(con: firndb.Connection) -> None:
     assert np.asarray(con.sql("SELECT range AS a, range * 2 AS b FROM range(3) AS r(range)")).tolist() == [[0, 0], [1, 2], [2, 4]]
     mixed = np.asarray(con.sql("SELECT 1 AS a, 'x' AS b"))
     assert mixed.dtype == object and mixed.tolist() == [[1, "x"]]
+
+
+def test_fetchall_returns_every_row_each_time(con: firndb.Connection) -> None:
+    relation = con.sql("SELECT * FROM range(70000) AS r(range)")
+    rows = [(i,) for i in range(70000)]
+    assert relation.fetchall() == rows
+    assert relation.fetchall() == rows
+    assert relation.fetchone() == (0,)
+    assert relation.fetchmany(2) == rows[1:3]
+    assert relation.fetchall() == rows[3:]
+    assert relation.fetchone() == (0,)
+
+
+def test_fetches_end(con: firndb.Connection) -> None:
+    relation = con.sql("SELECT * FROM range(3) AS r(range)")
+    chunks = list(iter(lambda: relation.fetchmany(2), []))
+    assert chunks == [[(0,), (1,)], [(2,)]]
+    assert relation.fetchone() is None and relation.fetchone() is None
+    assert relation.fetchall() == []
+    assert len(relation.fetchall()) == 3
+
+
+def test_each_loop_over_a_relation_reads_every_row(con: firndb.Connection) -> None:
+    relation = con.sql("SELECT * FROM range(3000) AS r(range)")
+    rows = [(i,) for i in range(3000)]
+    first, second = iter(relation), iter(relation)
+    assert next(first) == (0,)
+    assert relation.fetchmany(10) == rows[:10]
+    assert list(second) == rows
+    assert list(first) == rows[1:]
+    assert list(relation) == rows == list(con.sql("SELECT * FROM range(3000) AS r(range)"))
+    assert relation.fetchone() == (10,)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT error()",
+        "  -- note\n select error();",
+        "/* a /* nested */ */ (SELECT error())",
+        "FROM (SELECT error())",
+        "WITH a AS (SELECT 1 AS i) SELECT error() FROM a",
+        "SELECT error() || 'insert; delete'",
+        "SELECT error() || $$ ; insert $$",
+        "SELECT error() AS \"insert\"",
+        "SELECT error() || E'\\'; delete'",
+    ],
+)  # fmt: skip
+def test_queries_are_told_from_writes(con: firndb.Connection, sql: str) -> None:
+    # What runs at once fails at once.
+    relation = con.sql(sql.replace("error()", "CAST(1 / (SELECT 0 FROM range(1) AS r(range)) AS VARCHAR)"))
+    with pytest.raises(firndb.DataError, match="division by zero"):
+        relation.fetchall()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "INSERT INTO t VALUES (1)",
+        "INSERT INTO t WITH a AS (SELECT 1 AS i) SELECT * FROM a",
+        "WITH a AS (SELECT 1 AS i) INSERT INTO t SELECT * FROM a",
+        "SELECT 1; INSERT INTO t VALUES (1)",
+    ],
+)
+def test_writes_are_told_from_queries(con: firndb.Connection, sql: str) -> None:
+    con.execute("CREATE TABLE t (i INTEGER)")
+    con.sql(sql)
+    assert con.execute("SELECT i FROM t").fetchall() == [(1,)]

@@ -17,7 +17,7 @@ use arrow::datatypes::{
     IntervalMonthDayNano, Schema, TimestampMicrosecondType, TimestampMillisecondType,
     TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
-use firndb::{Error, Frame, SqlState, Value};
+use firndb::{Error, Frame, SqlState};
 use numpy::{Element, PyArray1, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -85,7 +85,12 @@ pub(crate) fn table_of_columns(
             );
             return Err(invalid(py, message));
         }
-        fields.push(Field::new(name, array.data_type().clone(), true));
+        let (field, array) = if kind == "objects" {
+            parameters::column(name, array).map_err(|error| errors::to_python(py, &error, None))?
+        } else {
+            (Field::new(name, array.data_type().clone(), true), array)
+        };
+        fields.push(field);
         arrays.push(array);
     }
     let options = RecordBatchOptions::new().with_row_count(Some(rows.unwrap_or(0)));
@@ -283,15 +288,7 @@ fn intervals(
 }
 
 fn objects(py: Python<'_>, values: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
-    let mut values = values
-        .try_iter()?
-        .map(|object| parameters::value(&object?))
-        .collect::<PyResult<Vec<Value>>>()?;
-    let data_type = parameters::unify(py, &mut values)?;
-    if values.is_empty() {
-        return Ok(arrow::array::new_empty_array(&data_type));
-    }
-    Value::iter_to_array(values).map_err(|error| errors::to_python(py, &error.into(), None))
+    parameters::values(py, values.try_iter()?)
 }
 
 fn invalid(py: Python<'_>, message: String) -> PyErr {

@@ -111,7 +111,9 @@ impl Connection {
         }
         let other = source.cast::<Connection>()?.get();
         let session = other.link.run(py, None, |session| session.duplicate())?;
-        Ok(Self::over(Link::new(session, other.link.progress())))
+        let link = Link::new(session, other.link.progress());
+        other.link.adopt(py, &link);
+        Ok(Self::over(link))
     }
 
     /// Runs the statements of `sql` and returns the connection, from which the last one's rows can be fetched.
@@ -142,8 +144,10 @@ impl Connection {
     }
 
     #[setter]
-    fn set_arraysize(&self, rows: usize) {
-        self.arraysize.store(rows, Ordering::Relaxed);
+    fn set_arraysize(&self, rows: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.arraysize
+            .store(parameters::size(rows)?, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Runs one statement for each of the sets of parameters, as one statement.
@@ -157,8 +161,7 @@ impl Connection {
         let this = slf.get();
         this.link.session(py)?;
         let sql = parameters::text(sql, "a statement")?;
-        let rows = parameters
-            .try_iter()?
+        let rows = parameters::rows(parameters)?
             .map(|row| parameters::bind(Some(&row?)))
             .collect::<PyResult<Vec<_>>>()?;
         let previous = std::mem::take(&mut *this.last.lock(py)?);
@@ -181,7 +184,13 @@ impl Connection {
     }
 
     /// The next `size` rows.
-    fn fetch_rows<'py>(&self, py: Python<'py>, size: usize) -> PyResult<Bound<'py, PyList>> {
+    #[pyo3(name = "_fetch_rows")]
+    fn fetch_rows<'py>(
+        &self,
+        py: Python<'py>,
+        size: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let size = parameters::size(size)?;
         self.rows(py, |cursor, pull| cursor.take(py, Some(size), pull))
     }
 
@@ -211,6 +220,7 @@ impl Connection {
     }
 
     /// Name, SQL type and whether it may be NULL, by column of the last result; None without one.
+    #[pyo3(name = "_columns")]
     fn columns(&self, py: Python<'_>) -> PyResult<Option<Vec<(String, String, bool)>>> {
         let last = self.last.lock(py)?;
         Ok(last.result.as_ref().map(|result| describe(&result.schema)))
@@ -227,6 +237,7 @@ impl Connection {
     }
 
     /// What is left of the last result, as a relation of its own.
+    #[pyo3(name = "_take_result")]
     fn take_result(&self, py: Python<'_>) -> PyResult<NativeRelation> {
         self.link.session(py)?;
         let mut last = self.last.lock(py)?;
@@ -249,7 +260,7 @@ impl Connection {
     }
 
     /// A relation over `sql`: a query is run when its rows are wanted, everything else now. None when there are no rows.
-    #[pyo3(signature = (sql, parameters = None, /))]
+    #[pyo3(name = "_relation", signature = (sql, parameters = None, /))]
     fn relation(
         &self,
         py: Python<'_>,
@@ -293,6 +304,7 @@ impl Connection {
     }
 
     /// Runs a statement without touching the last result.
+    #[pyo3(name = "_run")]
     fn run(&self, py: Python<'_>, sql: &str) -> PyResult<()> {
         let frames = Frames::of_caller(py)?;
         frames.close();
@@ -311,6 +323,7 @@ impl Connection {
     }
 
     /// Runs a statement over a frame that it names, without touching the last result. Returns the rows affected.
+    #[pyo3(name = "_run_over")]
     fn run_over(
         &self,
         py: Python<'_>,
@@ -327,17 +340,18 @@ impl Connection {
     }
 
     /// Appends the rows of an object with an Arrow stream to a table.
+    #[pyo3(name = "_append_stream")]
     fn append_stream(
         &self,
         py: Python<'_>,
-        table: &str,
+        table: &Bound<'_, PyAny>,
         rows: &Bound<'_, PyAny>,
         by_name: bool,
     ) -> PyResult<u64> {
         self.link.session(py)?;
+        let name = parameters::text(table, "the name of a table")?.to_owned();
         let reader = reader_of(rows)?;
         let open = self.link.to_settle("INSERT");
-        let name = table.to_owned();
         self.link.run(py, None, move |session| {
             if session.in_transaction() {
                 open.iter().for_each(|stream| stream.settle());
@@ -347,17 +361,24 @@ impl Connection {
     }
 
     /// Makes the rows of an object with an Arrow stream a view of this session.
-    fn register_stream(&self, py: Python<'_>, name: &str, rows: &Bound<'_, PyAny>) -> PyResult<()> {
+    #[pyo3(name = "_register_stream")]
+    fn register_stream(
+        &self,
+        py: Python<'_>,
+        name: &Bound<'_, PyAny>,
+        rows: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
         self.link.session(py)?;
+        let name = parameters::text(name, "the name of a view")?.to_owned();
         let frame = frames::import(rows)?;
-        let name = name.to_owned();
         self.link
             .run(py, None, move |session| session.register(&name, frame))
     }
 
     /// Takes a registered view away; whether there was one.
-    fn unregister_name(&self, py: Python<'_>, name: &str) -> PyResult<bool> {
-        let name = name.to_owned();
+    #[pyo3(name = "_unregister_name")]
+    fn unregister_name(&self, py: Python<'_>, name: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let name = parameters::text(name, "the name of a view")?.to_owned();
         self.link
             .run(py, None, move |session| session.unregister(&name))
     }

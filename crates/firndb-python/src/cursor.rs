@@ -34,13 +34,18 @@ impl RowCursor {
         py: Python<'py>,
         pull: Pull<'_>,
     ) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        if let Some(row) = self.converted.pop_front() {
+        if let Some(row) = self.converted() {
             return Ok(Some(row.into_bound(py)));
         }
         self.ahead = (self.ahead * 4).clamp(1, MOST_AHEAD);
         let rows = self.convert(py, self.ahead, pull)?;
         self.converted.extend(rows.into_iter().map(Bound::unbind));
         Ok(self.converted.pop_front().map(|row| row.into_bound(py)))
+    }
+
+    /// The next row, if it was converted ahead.
+    pub(crate) fn converted(&mut self) -> Option<Py<PyTuple>> {
+        self.converted.pop_front()
     }
 
     /// At most `limit` rows; all when `None`.

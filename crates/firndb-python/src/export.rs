@@ -1,6 +1,6 @@
 //! Record batches out through the Arrow C stream interface (the Arrow PyCapsule protocol).
 //!
-//! Batches keep their buffers: a consumer sees the memory that the database or the query holds, and keeps it alive. A requested schema
+//! Batches keep the buffers of frozen memory: a consumer sees the memory that the database holds, and keeps it alive. A requested schema
 //! is met by the form that needs the fewest casts, and casts for the rest; a value that does not fit is an error.
 
 use std::sync::Arc;
@@ -19,6 +19,7 @@ use crate::arrays;
 use crate::columns::ColumnTable;
 use crate::errors;
 use crate::link::Link;
+use crate::own::own;
 use crate::stream::{Stream, cast_batch, convert_schema};
 
 /// A stream of batches that are there.
@@ -28,6 +29,7 @@ pub(crate) fn batches<'py>(
     batches: Vec<RecordBatch>,
     requested: Option<&Bound<'py, PyCapsule>>,
 ) -> PyResult<Bound<'py, PyCapsule>> {
+    let batches = py.detach(|| own(batches));
     match wanted_schema(py, &schema, requested)? {
         None => {
             let reader = RecordBatchIterator::new(batches.into_iter().map(Ok), schema);

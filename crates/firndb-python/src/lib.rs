@@ -7,7 +7,7 @@
 //!                       ├─ relation     a lazy result that holds what it read
 //!                       ├─ objects      Arrow → Python rows          ┐
 //!                       ├─ arrays       Arrow → NumPy                ├ one converter a column
-//!                       ├─ export       Arrow → Arrow C stream       ┘
+//!                       ├─ export, own  Arrow → Arrow C stream       ┘
 //!                       ├─ parameters   Python → values of a statement
 //!                       ├─ columns      NumPy and lists → Arrow
 //!                       └─ frames       data frames of the caller, found by name
@@ -16,6 +16,8 @@
 //! Two rules keep threads apart. The interpreter's lock is released while the engine works; and no lock of ours is
 //! waited for with the interpreter's lock held (see [`lock`]), so the two can't block each other.
 //! After `fork` nothing of the parent's is touched, not even to free it (see [`fork`]).
+//!
+//! The crate links as an extension of Python and is tested from there (`python/tests`).
 
 use pyo3::prelude::*;
 
@@ -31,6 +33,7 @@ mod frames;
 mod link;
 mod lock;
 mod objects;
+mod own;
 mod parameters;
 mod relation;
 mod stream;
@@ -51,7 +54,7 @@ mod _firndb {
     #[pymodule_export]
     use super::export::BatchStream;
     #[pymodule_export]
-    use super::relation::NativeRelation;
+    use super::relation::{NativeRelation, RelationRows};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

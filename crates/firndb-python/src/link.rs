@@ -21,6 +21,8 @@ pub(crate) struct Link {
     closed: AtomicBool,
     progress: AtomicBool,
     open: Mutex<Vec<Weak<Stream>>>,
+    /// The links of its cursors, which are closed with it.
+    cursors: Mutex<Vec<Weak<Link>>>,
     /// Relations that nobody has read yet.
     pub(crate) unread: AtomicUsize,
 }
@@ -33,6 +35,7 @@ impl Link {
             closed: AtomicBool::new(false),
             progress: AtomicBool::new(progress),
             open: Mutex::new(Vec::new()),
+            cursors: Mutex::new(Vec::new()),
             unread: AtomicUsize::new(0),
         })
     }
@@ -64,13 +67,39 @@ impl Link {
         self.progress.store(shown, Ordering::Relaxed);
     }
 
-    /// Closes the session. Results that were read stay; open ones end.
+    /// Closes the session and those of its cursors. Results that were read stay; open ones end.
     pub(crate) fn close(&self, py: Python<'_>) {
-        if !self.closed.swap(true, Ordering::AcqRel)
-            && self.generation.is_current()
-            && let Some(session) = self.session.clone()
-        {
+        let mut cursors = self.close_alone(py);
+        while let Some(cursor) = cursors.pop() {
+            if let Some(cursor) = cursor.upgrade() {
+                cursors.append(&mut cursor.close_alone(py));
+            }
+        }
+    }
+
+    /// Closes the session; gives its cursors, which are still open.
+    fn close_alone(&self, py: Python<'_>) -> Vec<Weak<Link>> {
+        if self.closed.swap(true, Ordering::AcqRel) || !self.generation.is_current() {
+            return Vec::new();
+        }
+        if let Some(session) = self.session.clone() {
             py.detach(move || session.close());
+        }
+        std::mem::take(&mut *self.cursors.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Makes a link one of a cursor: it is closed with this one.
+    pub(crate) fn adopt(&self, py: Python<'_>, cursor: &Arc<Link>) {
+        {
+            let mut cursors = self.cursors.lock().unwrap_or_else(PoisonError::into_inner);
+            if cursors.len() == cursors.capacity() {
+                cursors.retain(|known| known.strong_count() > 0);
+            }
+            cursors.push(Arc::downgrade(cursor));
+        }
+        // Closed meanwhile by another thread, which may not have seen it.
+        if self.is_closed() {
+            cursor.close(py);
         }
     }
 

@@ -394,7 +394,13 @@ fn time_zone<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyTzInfo>>
     };
     match offset() {
         Some(seconds) => PyTzInfo::fixed_offset(py, PyDelta::new(py, 0, seconds, 0, true)?),
-        None => PyTzInfo::timezone(py, name),
+        None => PyTzInfo::timezone(py, name).map_err(|_| {
+            let error = Error::new(
+                SqlState::InvalidParameterValue,
+                format!("Python knows no time zone \"{name}\""),
+            );
+            errors::to_python(py, &error, None)
+        }),
     }
 }
 
@@ -506,29 +512,4 @@ fn maps<'py>(py: Python<'py>, entries: &Field, array: &dyn Array) -> PyResult<Ob
         }
         dict.into_bound_py_any(py)
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{civil, clock};
-
-    #[test]
-    fn days_become_dates() {
-        for (days, expected) in [
-            (0, (1970, 1, 1)),
-            (-1, (1969, 12, 31)),
-            (19_782, (2024, 2, 29)),
-            (-719_162, (1, 1, 1)),
-            (2_932_896, (9999, 12, 31)),
-            (-719_163, (0, 12, 31)),
-        ] {
-            assert_eq!(civil(days), expected);
-        }
-    }
-
-    #[test]
-    fn microseconds_become_clock_times() {
-        assert_eq!(clock(86_399_999_999), (23, 59, 59, 999_999));
-        assert_eq!(clock(0), (0, 0, 0, 0));
-    }
 }

@@ -6,21 +6,26 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, StructArray};
-use arrow::datatypes::{DataType, Field, Fields, IntervalMonthDayNano};
+use arrow::array::{Array, ArrayRef, StructArray, new_empty_array};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, FieldRef, Fields, IntervalMonthDayNano};
 use firndb::{Error, Parameters, SqlState, Value};
+use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{
     PyBool, PyByteArray, PyBytes, PyDate, PyDateAccess, PyDateTime, PyDelta, PyDeltaAccess, PyDict,
-    PyFloat, PyInt, PyList, PyMapping, PyMemoryView, PySequence, PyString, PyTime, PyTimeAccess,
-    PyTuple, PyType, PyTzInfoAccess,
+    PyFloat, PyInt, PyIterator, PyList, PyMapping, PyMemoryView, PySequence, PyString, PyTime,
+    PyTimeAccess, PyTuple, PyType, PyTzInfoAccess,
 };
 
 use crate::errors;
 
 const MICROSECONDS_A_DAY: i64 = 86_400_000_000;
+/// Most lists and structs inside one another: values are taken apart by recursion, here and in the engine, and readers of the
+/// Arrow C interface go 64 deep, columns and tables included.
+const DEEPEST: usize = 60;
 
 /// The text of a statement or name.
 pub(crate) fn text<'a>(object: &'a Bound<'_, PyAny>, what: &str) -> PyResult<&'a str> {
@@ -62,8 +67,7 @@ pub(crate) fn bind(object: Option<&Bound<'_, PyAny>>) -> PyResult<Parameters> {
     let is_text = object.is_instance_of::<PyString>() || object.is_instance_of::<PyBytes>();
     if !is_text && (object.cast::<PySequence>().is_ok() || object.is_instance(ndarray(py)?)?) {
         return positional(
-            object
-                .try_iter()?
+            iterated(object, "parameters must be a sequence or a mapping")?
                 .collect::<PyResult<Vec<_>>>()?
                 .into_iter(),
         );
@@ -79,6 +83,26 @@ pub(crate) fn bind(object: Option<&Bound<'_, PyAny>>) -> PyResult<Parameters> {
     Err(errors::misuse(py, &error))
 }
 
+/// The sets of parameters of `executemany`.
+pub(crate) fn rows<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyIterator>> {
+    iterated(
+        object,
+        "sets of parameters must be an iterable of sequences or mappings",
+    )
+}
+
+/// An iterator; `wanted` says what the object should have been.
+fn iterated<'py>(object: &Bound<'py, PyAny>, wanted: &str) -> PyResult<Bound<'py, PyIterator>> {
+    let py = object.py();
+    object.try_iter().map_err(|error| {
+        if error.is_instance_of::<PyTypeError>(py) {
+            invalid(py, format!("{wanted}, not {}", type_name(object)))
+        } else {
+            error
+        }
+    })
+}
+
 fn positional<'py>(objects: impl Iterator<Item = Bound<'py, PyAny>>) -> PyResult<Parameters> {
     objects
         .map(|object| value(&object))
@@ -86,8 +110,84 @@ fn positional<'py>(objects: impl Iterator<Item = Bound<'py, PyAny>>) -> PyResult
         .map(Parameters::Positional)
 }
 
+/// A number of rows, as fetches take it.
+pub(crate) fn size(object: &Bound<'_, PyAny>) -> PyResult<usize> {
+    if let Ok(size) = object.extract::<usize>() {
+        return Ok(size);
+    }
+    if object.is_instance_of::<PyInt>() && object.gt(0)? {
+        return Ok(usize::MAX);
+    }
+    let given = if object.is_instance_of::<PyInt>() {
+        object.str()?.to_string()
+    } else {
+        format!("a {}", type_name(object))
+    };
+    Err(invalid(
+        object.py(),
+        format!("a number of rows is an integer from 0 on, not {given}"),
+    ))
+}
+
+/// A column of values from Python, where every 16 bytes of fixed size are a UUID.
+pub(crate) fn column(name: &str, values: ArrayRef) -> Result<(Field, ArrayRef), Error> {
+    let refined = refine(Field::new(name, values.data_type().clone(), true));
+    let values = match refined.data_type() == values.data_type() {
+        true => values,
+        false => cast(&values, refined.data_type())?,
+    };
+    Ok((refined, values))
+}
+
+/// A field that tells, here or inside, which of its bytes are UUIDs.
+fn refine(field: Field) -> Field {
+    let inside = |child: &FieldRef| Arc::new(refine(child.as_ref().clone()));
+    match field.data_type() {
+        DataType::FixedSizeBinary(16) => {
+            field.with_metadata([("ARROW:extension:name".into(), "arrow.uuid".into())].into())
+        }
+        DataType::List(child) => {
+            let child = inside(child);
+            field.with_data_type(DataType::List(child))
+        }
+        DataType::Struct(children) => {
+            let children = children.iter().map(inside).collect();
+            field.with_data_type(DataType::Struct(children))
+        }
+        _ => field,
+    }
+}
+
 /// The value of a Python object.
 pub(crate) fn value(object: &Bound<'_, PyAny>) -> PyResult<Value> {
+    let value = nested_value(object, DEEPEST)?;
+    if !value.data_type().is_nested() {
+        return Ok(value);
+    }
+    let refined = value
+        .to_array_of_size(1)
+        .map_err(Error::from)
+        .and_then(|array| Ok(Value::try_from_array(&column("value", array)?.1, 0)?));
+    refined.map_err(|error| errors::to_python(object.py(), &error, None))
+}
+
+/// The values of a column, of one type.
+pub(crate) fn values<'py>(
+    py: Python<'py>,
+    objects: impl Iterator<Item = PyResult<Bound<'py, PyAny>>>,
+) -> PyResult<ArrayRef> {
+    let mut values = objects
+        .map(|object| nested_value(&object?, DEEPEST))
+        .collect::<PyResult<Vec<Value>>>()?;
+    let data_type = unify(py, &mut values)?;
+    if values.is_empty() {
+        return Ok(new_empty_array(&data_type));
+    }
+    Value::iter_to_array(values).map_err(|error| errors::to_python(py, &error.into(), None))
+}
+
+/// The value of an object that may hold others, `depth` deep.
+fn nested_value(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
     if object.is_none() {
         return Ok(Value::Null);
     }
@@ -115,18 +215,29 @@ pub(crate) fn value(object: &Bound<'_, PyAny>) -> PyResult<Value> {
         return Ok(Value::Date32(Some(days as i32)));
     }
     if let Ok(list) = object.cast::<PyList>() {
-        return list_of(object.py(), list.iter());
+        return list_of(object.py(), list.iter(), depth);
     }
     if let Ok(tuple) = object.cast::<PyTuple>() {
-        return list_of(object.py(), tuple.iter());
+        return list_of(object.py(), tuple.iter(), depth);
     }
     if let Ok(dict) = object.cast::<PyDict>() {
-        return struct_of(dict);
+        return struct_of(dict, depth);
     }
-    other(object)
+    other(object, depth)
 }
 
-fn other(object: &Bound<'_, PyAny>) -> PyResult<Value> {
+/// The depth that is left inside a list or struct.
+fn inside(py: Python<'_>, depth: usize) -> PyResult<usize> {
+    depth.checked_sub(1).ok_or_else(|| {
+        let error = Error::new(
+            SqlState::ProgramLimitExceeded,
+            format!("a value holds lists or structs more than {DEEPEST} deep"),
+        );
+        errors::to_python(py, &error, None)
+    })
+}
+
+fn other(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
     static DECIMAL: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     static UUID: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     static GENERIC: PyOnceLock<Py<PyType>> = PyOnceLock::new();
@@ -157,7 +268,7 @@ fn other(object: &Bound<'_, PyAny>) -> PyResult<Value> {
     if object.is_instance(ndarray(py)?)? {
         let kind: String = object.getattr("dtype")?.getattr("kind")?.extract()?;
         if "biuf".contains(&kind) {
-            return value(&object.call_method0("tolist")?);
+            return nested_value(&object.call_method0("tolist")?, depth);
         }
     }
     if type_name(object) == "NAType" {
@@ -219,6 +330,14 @@ fn integer(object: &Bound<'_, PyAny>) -> PyResult<Value> {
 
 fn decimal(object: &Bound<'_, PyAny>) -> PyResult<Value> {
     let text = object.str()?;
+    if !object.call_method0("is_finite")?.is_truthy()? {
+        let error = Error::new(
+            SqlState::NumericValueOutOfRange,
+            format!("{text} is no value of a decimal, which is a finite number"),
+        )
+        .with_hint("Pass a float for a column of doubles, None for a missing value.");
+        return Err(errors::to_python(object.py(), &error, None));
+    }
     match parse_decimal(text.to_str()?) {
         Some((value, precision, scale)) => Ok(Value::Decimal128(Some(value), precision, scale)),
         None => Err(out_of_range(
@@ -345,20 +464,23 @@ fn days_of(year: i32, month: u8, day: u8) -> i64 {
 fn list_of<'py>(
     py: Python<'py>,
     objects: impl Iterator<Item = Bound<'py, PyAny>>,
+    depth: usize,
 ) -> PyResult<Value> {
+    let depth = inside(py, depth)?;
     let mut values = objects
-        .map(|object| value(&object))
+        .map(|object| nested_value(&object, depth))
         .collect::<PyResult<Vec<_>>>()?;
     let element = unify(py, &mut values)?;
     Ok(Value::List(Value::new_list(&values, &element, true)))
 }
 
-fn struct_of(dict: &Bound<'_, PyDict>) -> PyResult<Value> {
+fn struct_of(dict: &Bound<'_, PyDict>, depth: usize) -> PyResult<Value> {
     let py = dict.py();
+    let depth = inside(py, depth)?;
     let mut fields = Vec::with_capacity(dict.len());
     let mut columns: Vec<ArrayRef> = Vec::with_capacity(dict.len());
     for (name, member) in dict.iter() {
-        let array = value(&member)?
+        let array = nested_value(&member, depth)?
             .to_array_of_size(1)
             .map_err(|error| errors::to_python(py, &error.into(), None))?;
         let name = text(&name, "the name of a struct's member")?;
@@ -374,7 +496,7 @@ fn struct_of(dict: &Bound<'_, PyDict>) -> PyResult<Value> {
 }
 
 /// Brings values to one type, as the elements of a list or column need it, and returns the type.
-pub(crate) fn unify(py: Python<'_>, values: &mut [Value]) -> PyResult<DataType> {
+fn unify(py: Python<'_>, values: &mut [Value]) -> PyResult<DataType> {
     let mut types: Vec<DataType> = Vec::new();
     for value in values.iter() {
         let data_type = value.data_type();
@@ -464,35 +586,4 @@ fn invalid(py: Python<'_>, message: String) -> PyErr {
 fn out_of_range(py: Python<'_>, message: &str) -> PyErr {
     let error = Error::new(SqlState::NumericValueOutOfRange, message);
     errors::to_python(py, &error, None)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{days_of, parse_decimal};
-
-    #[test]
-    fn decimals_keep_their_scale() {
-        for (text, expected) in [
-            ("1.50", Some((150, 3, 2))),
-            ("-0.001", Some((-1, 3, 3))),
-            ("1E+3", Some((1000, 4, 0))),
-            ("1E-3", Some((1, 3, 3))),
-            ("0", Some((0, 1, 0))),
-            ("0E-100", Some((0, 37, 37))),
-            ("NaN", None),
-            ("Infinity", None),
-            ("1E+38", None),
-            ("1E-39", None),
-        ] {
-            assert_eq!(parse_decimal(text), expected, "{text}");
-        }
-    }
-
-    #[test]
-    fn dates_become_days() {
-        assert_eq!(days_of(1970, 1, 1), 0);
-        assert_eq!(days_of(2024, 2, 29), 19_782);
-        assert_eq!(days_of(1, 1, 1), -719_162);
-        assert_eq!(days_of(9999, 12, 31), 2_932_896);
-    }
 }

@@ -18,7 +18,7 @@ use firndb::{Error, Form, Frame, Parameters};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyList, PyTuple};
 
-use crate::arrays::{self, MaskedColumn};
+use crate::arrays::{self, MaskedColumn, Wanted};
 use crate::cursor::RowCursor;
 use crate::errors;
 use crate::export::{self, BatchStream};
@@ -26,6 +26,7 @@ use crate::fork::Generation;
 use crate::frames::Frames;
 use crate::link::Link;
 use crate::lock::Exclusive;
+use crate::parameters;
 use crate::stream::{Stream, convert_batch, convert_schema};
 
 /// A query's rows, lazily.
@@ -114,20 +115,22 @@ impl NativeRelation {
         Ok(Frame { schema, batches })
     }
 
+    /// Every row in the form that it is kept in: `form`, if nothing was read yet.
+    fn kept(&self, py: Python<'_>, form: Form) -> PyResult<(SchemaRef, Vec<RecordBatch>)> {
+        let mut state = self.state.lock(py)?;
+        self.complete(py, &mut state, form)?;
+        match &state.source {
+            Source::Whole { schema, batches } => Ok((Arc::clone(schema), batches.clone())),
+            _ => {
+                let error = Error::internal("a relation that was read is not whole");
+                Err(errors::to_python(py, &error, None))
+            }
+        }
+    }
+
     /// Every row, in `form`.
     fn whole(&self, py: Python<'_>, form: Form) -> PyResult<(SchemaRef, Vec<RecordBatch>)> {
-        let (schema, batches) = {
-            let mut state = self.state.lock(py)?;
-            self.complete(py, &mut state, form)?;
-            let Source::Whole { schema, batches } = &state.source else {
-                return Err(errors::to_python(
-                    py,
-                    &Error::internal("a relation that was read is not whole"),
-                    None,
-                ));
-            };
-            (Arc::clone(schema), batches.clone())
-        };
+        let (schema, batches) = self.kept(py, form)?;
         let wanted = convert_schema(&schema, form);
         if Arc::ptr_eq(&wanted, &schema) {
             return Ok((schema, batches));
@@ -284,18 +287,42 @@ impl NativeRelation {
         self.rows(py, |cursor, pull| cursor.next(py, pull))
     }
 
-    /// The next `size` rows; all that are left when None.
-    #[pyo3(signature = (size = None))]
-    fn fetchmany<'py>(&self, py: Python<'py>, size: Option<usize>) -> PyResult<Bound<'py, PyList>> {
-        self.rows(py, |cursor, pull| cursor.take(py, size, pull))
+    /// The next `size` rows.
+    fn fetchmany<'py>(
+        &self,
+        py: Python<'py>,
+        size: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let size = parameters::size(size)?;
+        self.rows(py, |cursor, pull| cursor.take(py, Some(size), pull))
+    }
+
+    /// Every row that is left; fetches then begin anew.
+    fn fetchall<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        self.rows(py, |cursor, pull| cursor.take(py, None, pull))
+            .and_then(|rows| {
+                let mut state = self.state.lock(py)?;
+                (state.cursor, state.next) = (RowCursor::default(), 0);
+                Ok(rows)
+            })
+    }
+
+    /// A pass over every row, independent of fetches.
+    fn __iter__(slf: Bound<'_, Self>) -> RelationRows {
+        RelationRows {
+            relation: slf.unbind(),
+            position: Exclusive::new(Position::default()),
+            generation: Generation::current(),
+        }
     }
 
     /// The first `limit` rows, wherever fetches are, and the number of all rows if it is known without reading on.
     fn head<'py>(
         &self,
         py: Python<'py>,
-        limit: usize,
+        limit: &Bound<'py, PyAny>,
     ) -> PyResult<(Bound<'py, PyList>, Option<usize>)> {
+        let limit = parameters::size(limit)?;
         let mut guard = self.state.lock(py)?;
         let state = &mut *guard;
         if let Source::Unread(_) = &state.source {
@@ -349,17 +376,24 @@ impl NativeRelation {
         export::schema(py, &convert_schema(&self.schema(py)?, Form::Consumer))
     }
 
-    /// The columns at `positions` (all when None) as NumPy arrays with masks of their nulls.
-    #[pyo3(signature = (positions = None, exact_decimals = false))]
+    /// The columns at `positions` (all when None) as NumPy arrays with masks of their nulls. Without `objects`, None for columns
+    /// whose values become Python objects.
+    #[pyo3(signature = (positions = None, exact_decimals = false, objects = true))]
     fn arrays<'py>(
         &self,
         py: Python<'py>,
         positions: Option<Vec<usize>>,
         exact_decimals: bool,
+        objects: bool,
     ) -> PyResult<Vec<MaskedColumn<'py>>> {
-        let (schema, batches) = self.whole(py, Form::Native)?;
+        // An array comes from any form alike.
+        let (schema, batches) = self.kept(py, Form::Native)?;
         let positions = positions.unwrap_or_else(|| (0..schema.fields().len()).collect());
-        arrays::columns(py, &schema, &batches, &positions, exact_decimals)
+        let wanted = Wanted {
+            exact_decimals,
+            objects,
+        };
+        arrays::columns(py, &schema, &batches, &positions, wanted)
     }
 
     /// The rows as a stream of batches that are not kept. A relation that was not read yet stays so: the stream is a run of its own.
@@ -401,6 +435,50 @@ impl Drop for NativeRelation {
             {
                 std::mem::forget(std::mem::take(batches));
             }
+        }
+    }
+}
+
+/// One pass over the rows of a relation.
+#[pyclass(frozen, module = "firndb._firndb")]
+pub struct RelationRows {
+    relation: Py<NativeRelation>,
+    position: Exclusive<Position>,
+    generation: Generation,
+}
+
+#[derive(Default)]
+struct Position {
+    cursor: RowCursor,
+    /// The next of the batches that the relation keeps.
+    next: usize,
+}
+
+#[pymethods]
+impl RelationRows {
+    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        let relation = self.relation.get();
+        let mut position = self.position.lock(py)?;
+        let Position { cursor, next } = &mut *position;
+        if let Some(row) = cursor.converted() {
+            return Ok(Some(row.into_bound(py)));
+        }
+        let mut state = relation.state.lock(py)?;
+        if let Source::Unread(_) = &state.source {
+            relation.start(py, &mut state)?;
+        }
+        cursor.next(py, &mut |py| relation.pull(py, &mut state.source, next))
+    }
+}
+
+impl Drop for RelationRows {
+    fn drop(&mut self) {
+        if !self.generation.is_current() {
+            std::mem::forget(std::mem::take(self.position.get_mut()));
         }
     }
 }

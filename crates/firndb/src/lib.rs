@@ -13,3 +13,5 @@ pub use firndb_engine::{
 };
 /// The forms that rows can be asked for.
 pub use firndb_storage::Form;
+/// Columns as one writable array: frozen pages mapped one after the other.
+pub use firndb_storage::memory::{PrivateMemory, is_frozen};

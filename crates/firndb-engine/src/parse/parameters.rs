@@ -231,6 +231,10 @@ fn literal(value: &ScalarValue) -> Option<Expr> {
                 i64::from(*scale),
             )),
         )?,
+        ScalarValue::FixedSizeBinary(16, Some(bytes)) => text_as(
+            uuid::Uuid::from_slice(bytes).ok()?.to_string(),
+            ast::DataType::Uuid,
+        ),
         _ => return None,
     })
 }

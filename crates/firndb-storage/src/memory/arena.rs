@@ -32,6 +32,7 @@ use std::sync::{Arc, Weak};
 use arrow::buffer::Buffer;
 use parking_lot::Mutex;
 
+use super::pages;
 use super::ranges::RangeSet;
 use super::segment::{DISCARDS, LARGEST, SHARED, SMALLEST, Segment};
 use crate::memory::{Budget, Kind, Reclaim};
@@ -55,7 +56,7 @@ impl Arena {
         let arena = Arc::new(Self {
             budget: Arc::clone(budget),
             process: std::process::id(),
-            page: page_size(),
+            page: pages::size(),
             idle_limit: (physical_memory() / 16).min(IDLE_LIMIT),
             pool: Mutex::new(Pool::default()),
         });
@@ -418,8 +419,8 @@ fn watch_forks() -> Result<()> {
     }
     static REGISTERED: std::sync::OnceLock<i32> = std::sync::OnceLock::new();
     let result = *REGISTERED.get_or_init(|| {
-        // SAFETY: registers a function that lives as long as the program and only touches an atomic.
-        unsafe { libc::pthread_atfork(Some(before_fork), None, None) }
+        // SAFETY: registers functions that live as long as the program and only touch an atomic each.
+        unsafe { libc::pthread_atfork(Some(before_fork), None, Some(super::segment::after_fork)) }
     });
     if result != 0 {
         return Err(Error::System(format!(
@@ -435,27 +436,13 @@ fn watch_forks() -> Result<()> {
     Ok(())
 }
 
-fn page_size() -> usize {
-    #[cfg(all(unix, not(miri)))]
-    {
-        // SAFETY: reads a constant of the system.
-        let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-        if let Ok(size) = usize::try_from(size)
-            && size.is_power_of_two()
-        {
-            return size;
-        }
-    }
-    4096
-}
-
 fn physical_memory() -> usize {
     #[cfg(all(target_os = "linux", not(miri)))]
     {
         // SAFETY: reads a constant of the system.
         let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) };
-        if let Ok(pages) = usize::try_from(pages) {
-            return pages.saturating_mul(page_size());
+        if let Ok(count) = usize::try_from(pages) {
+            return count.saturating_mul(pages::size());
         }
     }
     1 << 30

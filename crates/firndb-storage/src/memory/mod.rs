@@ -5,6 +5,9 @@
 //!                                               ├──► Budget   one limit for the database
 //!   frozen columns ──► Arena ──► Segment ───────┘
 //!                      ranges    pages of one memfd
+//!                                   │ mapped privately
+//!                                   ▼
+//!                                PrivateMemory   one array over many extents, its user's own
 //! ```
 //!
 //! Frozen memory never has a writable mapping: the arena fills its pages by writing to the file
@@ -12,6 +15,10 @@
 
 pub mod arena;
 pub mod budget;
+mod pages;
+pub mod private;
+#[cfg(test)]
+mod private_tests;
 mod ranges;
 mod segment;
 #[cfg(test)]
@@ -20,4 +27,5 @@ mod writer;
 
 pub use arena::{Arena, ArenaRange, FrozenBytes};
 pub use budget::{Budget, Kind, MemoryUse, Reclaim, Reservation};
+pub use private::{PrivateMemory, is_frozen};
 pub use writer::RangeWriter;

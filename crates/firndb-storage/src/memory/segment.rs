@@ -10,9 +10,14 @@
 //! Elsewhere, and under Miri, a segment is plain memory.
 //!
 //! Invariants: the mapping covers the whole file; the file is sealed against changes of its size, so a
-//! read of the mapping never faults with SIGBUS; a segment lives as long as a range of it is held.
+//! read of the mapping never faults with SIGBUS; a segment lives as long as a range of it is held. Whoever holds a
+//! buffer in the mapping holds its range, and so the segment: the list of segments tells whose pages a buffer shows.
 
 use std::ptr::NonNull;
+
+use arrow::buffer::Buffer;
+
+use super::pages::Source;
 
 use crate::{Error, Result};
 
@@ -22,6 +27,12 @@ pub(super) struct Segment {
     len: usize,
     #[cfg(all(target_os = "linux", not(miri)))]
     file: std::fs::File,
+    /// The process that mapped it.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    process: u32,
+    /// Whether the list of segments has it.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    listed: bool,
 }
 
 // SAFETY: the mapping is plain memory that any thread may read. It is written only by `write`, whose
@@ -46,12 +57,31 @@ impl Segment {
 
 #[cfg(all(target_os = "linux", not(miri)))]
 mod memfd {
+    use std::collections::BTreeMap;
     use std::fs::File;
     use std::io;
-    use std::os::fd::{AsRawFd, FromRawFd};
+    use std::marker::PhantomData;
+    use std::os::fd::{AsRawFd, FromRawFd, RawFd};
     use std::os::unix::fs::FileExt;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
-    use super::{Error, NonNull, Result, Segment};
+    use parking_lot::RwLock;
+
+    use super::{Buffer, Error, NonNull, Result, Segment, Source};
+
+    /// The segments of the process by the address of their mapping: length and descriptor. A forked child never touches the
+    /// list: a thread that it does not have may hold the lock.
+    static SEGMENTS: RwLock<BTreeMap<usize, (usize, RawFd)>> = RwLock::new(BTreeMap::new());
+    static IS_CHILD: AtomicBool = AtomicBool::new(false);
+
+    /// Called in a forked child.
+    pub(in crate::memory) extern "C" fn after_fork() {
+        IS_CHILD.store(true, Ordering::SeqCst);
+    }
+
+    fn is_child() -> bool {
+        IS_CHILD.load(Ordering::SeqCst)
+    }
 
     /// Segments start with this size and double up to `LARGEST`: a small database maps little, a large
     /// one has few mappings.
@@ -90,7 +120,35 @@ mod memfd {
             }
             let base = NonNull::new(base.cast::<u8>())
                 .ok_or_else(|| Error::System("mmap returned a null pointer".into()))?;
-            Ok(Self { base, len, file })
+            let listed = !is_child();
+            if listed {
+                let entry = (len, file.as_raw_fd());
+                SEGMENTS.write().insert(base.as_ptr() as usize, entry);
+            }
+            Ok(Self {
+                base,
+                len,
+                file,
+                process: std::process::id(),
+                listed,
+            })
+        }
+
+        /// The segment whose mapping holds all of a buffer, and the offset of the buffer in it.
+        pub(in crate::memory) fn holding(buffer: &Buffer) -> Option<(Source<'_>, usize)> {
+            if is_child() {
+                return None;
+            }
+            let address = buffer.as_ptr() as usize;
+            let segments = SEGMENTS.read();
+            let (&base, &(len, file)) = segments.range(..=address).next_back()?;
+            let offset = address - base;
+            let source = Source {
+                base,
+                file,
+                holder: PhantomData,
+            };
+            (offset.checked_add(buffer.len())? <= len).then_some((source, offset))
         }
 
         /// Fills `offset..offset + bytes.len()`.
@@ -123,8 +181,14 @@ mod memfd {
 
     impl Drop for Segment {
         fn drop(&mut self) {
-            // SAFETY: the mapping is ours, and no range of it is held any more. In a forked child this ends
-            // the child's own mapping only.
+            // A forked child leaves what its parent mapped as it is.
+            if std::process::id() != self.process {
+                return;
+            }
+            if self.listed {
+                SEGMENTS.write().remove(&(self.base.as_ptr() as usize));
+            }
+            // SAFETY: the mapping is ours, and no range of it is held any more.
             unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
         }
     }
@@ -157,7 +221,7 @@ mod heap {
     use std::alloc::{Layout, alloc_zeroed, dealloc};
     use std::io;
 
-    use super::{Error, NonNull, Result, Segment};
+    use super::{Buffer, Error, NonNull, Result, Segment, Source};
 
     /// Each range has a segment of its own.
     pub(in crate::memory) const SMALLEST: usize = 0;
@@ -167,6 +231,10 @@ mod heap {
     pub(in crate::memory) const DISCARDS: bool = false;
     /// A forked child has a copy.
     pub(in crate::memory) const SHARED: bool = false;
+
+    /// Called in a forked child.
+    #[cfg(all(unix, not(miri)))]
+    pub(in crate::memory) extern "C" fn after_fork() {}
 
     impl Segment {
         /// A new segment of `len` bytes.
@@ -198,6 +266,11 @@ mod heap {
             Ok(())
         }
 
+        /// No pages can be mapped a second time here.
+        pub(in crate::memory) fn holding(_buffer: &Buffer) -> Option<(Source<'_>, usize)> {
+            None
+        }
+
         /// Pages can't be given back one by one here.
         pub(in crate::memory) fn discard(&self, _offset: usize, _len: usize) -> bool {
             false
@@ -220,7 +293,9 @@ mod heap {
 }
 
 #[cfg(all(target_os = "linux", not(miri)))]
-pub(super) use memfd::{DISCARDS, LARGEST, SHARED, SMALLEST};
+pub(super) use memfd::{DISCARDS, LARGEST, SHARED, SMALLEST, after_fork};
 
+#[cfg(all(unix, not(target_os = "linux"), not(miri)))]
+pub(super) use heap::after_fork;
 #[cfg(not(all(target_os = "linux", not(miri))))]
 pub(super) use heap::{DISCARDS, LARGEST, SHARED, SMALLEST};

@@ -161,6 +161,15 @@ impl Bell {
         self.asleep.store(false, Ordering::SeqCst);
     }
 
+    /// Sleeps until a ring or an alarm, or for a time.
+    pub(crate) fn sleep_for(&self, time: std::time::Duration) {
+        let woken = self
+            .changed
+            .wait_timeout_while(self.rung(), time, |rung| !*rung);
+        drop(woken.unwrap_or_else(PoisonError::into_inner));
+        self.asleep.store(false, Ordering::SeqCst);
+    }
+
     /// Sleeps for a time, deaf to rings, until an alarm.
     pub(crate) fn nap(&self, time: std::time::Duration) {
         let woken = self

@@ -460,6 +460,7 @@ impl Writer<'_> {
                 Err(error) => {
                     // Rows without a record are nobody's.
                     let rest = first + count - row;
+                    block.count_gone(rest as u32);
                     block.versions.uncount(rest as u64);
                     for row in row..first + count {
                         self.relation.bury(block, row, pin);

@@ -49,16 +49,7 @@ pub fn build_extents(
         let (extent, column) = (task / columns, task % columns);
         let field = schema.field(column);
         let pieces = pieces(field.data_type(), batches, &extents[extent], column)?;
-        // Arrow's functions panic on arrays that are not what their types say.
-        catch_unwind(AssertUnwindSafe(|| {
-            copy_column(&Target { arena, lane }, &pieces)
-        }))
-        .unwrap_or_else(|_| {
-            Err(Error::Internal(format!(
-                "a column of type {} could not be copied",
-                field.data_type()
-            )))
-        })
+        copy_caught(&Target { arena, lane }, &pieces)
     };
     let bytes: usize = batches.iter().map(RecordBatch::get_array_memory_size).sum();
     let threads = threads.min(bytes / BYTES_PER_THREAD).clamp(1, tasks.max(1));
@@ -115,6 +106,18 @@ pub fn plan_extents(
         }
     }
     Ok(extents)
+}
+
+/// Builds a column of type `stored` from arrays of values that [`as_stored`] takes, one after the other.
+///
+/// Errors: as [`build_extents`].
+pub(crate) fn build_column(
+    arena: &Arc<Arena>,
+    stored: &DataType,
+    arrays: Vec<ArrayRef>,
+) -> Result<FrozenColumn> {
+    let target = Target { arena, lane: 0 };
+    copy_caught(&target, &Pieces::new(stored, arrays))
 }
 
 /// Bytes of a column's heap in each block.
@@ -231,6 +234,16 @@ fn pieces(
         stored,
         pieces.iter().map(array).collect::<Result<_>>()?,
     ))
+}
+
+/// Arrow's functions panic on arrays that are not what their types say.
+fn copy_caught(target: &Target<'_>, pieces: &Pieces) -> Result<FrozenColumn> {
+    catch_unwind(AssertUnwindSafe(|| copy_column(target, pieces))).unwrap_or_else(|_| {
+        Err(Error::Internal(format!(
+            "a column of type {} could not be copied",
+            pieces.stored
+        )))
+    })
 }
 
 fn copy_column(target: &Target<'_>, pieces: &Pieces) -> Result<FrozenColumn> {

@@ -14,7 +14,7 @@ use arrow::array::{
     Array, ArrayRef, AsArray, BinaryArray, BinaryViewArray, GenericByteArray, StringArray,
     StringViewArray,
 };
-use arrow::buffer::{NullBuffer, ScalarBuffer};
+use arrow::buffer::{Buffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::{ByteArrayType, DataType};
 use parking_lot::Mutex;
 
@@ -170,6 +170,20 @@ impl FrozenColumn {
     /// Bytes of frozen memory, lazily built views included.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// References to its memory besides its own: slices that are held, by anybody.
+    pub fn holders(&self) -> usize {
+        let of = |array: &ArrayRef, own: usize| {
+            let data = array.to_data();
+            let most = data.buffers().iter().map(Buffer::strong_count).max();
+            // One reference is the array's, one `data`'s.
+            most.unwrap_or(0).saturating_sub(own)
+        };
+        // The heap belongs to the views too.
+        let views = self.views.get();
+        of(&self.array, 2 + usize::from(views.is_some()))
+            + views.map_or(0, |views| of(views, 3).min(of(views, 2)))
     }
 
     /// The whole column as views.

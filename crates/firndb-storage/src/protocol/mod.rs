@@ -68,15 +68,19 @@
 //! reader sees the old place or the new one, both holding the same bytes; the old buffer is freed after every pin from before
 //! the last reference went. The count in the tag keeps a before-image copied across a move from being installed; it has two bits because one
 //! row moves at most once between two epochs.
+//!
+//! *Freezing and thawing* change where a column is: see [`Place`].
 
 mod array;
 mod atomics;
 mod epoch;
+mod place;
 mod version;
 
 pub use array::{Detached, Heads, Versions};
 pub use atomics::{Atomics, Pointer, Standard, Word};
 pub use epoch::{Epochs, Pin};
+pub use place::{Phase, Place};
 pub use version::{
     Head, Link, Linked, Observed, Outcome, Settled, Stamp, Status, Timestamp, View, bypass,
     bypass_below, may_write, settle, walk,

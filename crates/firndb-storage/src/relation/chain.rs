@@ -10,7 +10,6 @@
 use std::collections::HashSet;
 
 use super::Relation;
-use crate::block::cells::Value;
 use crate::block::hot::HotColumn;
 use crate::block::{Block, place};
 use crate::clock::{Horizon, Timestamp};
@@ -30,7 +29,7 @@ impl Relation {
             return;
         };
         match record.change {
-            Change::Insert => block.live.put(row, false),
+            Change::Insert | Change::Refill => block.live.put(row, false),
             Change::Delete => block.live.put(row, true),
             Change::Update => {
                 for (position, part) in record.parts().iter().enumerate() {
@@ -138,8 +137,12 @@ impl Relation {
         }
         let aborted = matches!(link.stamp.outcome(pin), Outcome::Aborted(_));
         match (record.change, aborted) {
-            (Change::Insert, true) | (Change::Delete, false) => self.bury(block, row, pin),
-            (Change::Delete, true) => block.uncount_gone(1),
+            (Change::Insert, true) => {
+                block.count_gone(1);
+                self.bury(block, row, pin);
+            }
+            (Change::Refill, true) | (Change::Delete, false) => self.bury(block, row, pin),
+            (Change::Refill, false) | (Change::Delete, true) => block.uncount_gone(1),
             (Change::Update, false) => {
                 let image = Image::of(link);
                 for (position, part) in record.parts().iter().enumerate() {
@@ -160,8 +163,9 @@ impl Relation {
                 && hot.heap().is_some()
             {
                 let value = hot.load(row);
-                // The place is given away: who moves values must not find the view here and release it once more.
-                hot.store(row, Value::NULL);
+                // The place is given away: who moves values must not find the view here and release it once more. Its words stay: whoever is copying
+                // them must not see half of a view.
+                hot.invalidate(row);
                 hot.release(value, pin);
             }
         }

@@ -17,7 +17,7 @@ use super::{ColumnInfo, Relation};
 use crate::block::cells::{CellCopy, Rows, copy_bits, get_bit, put_bit};
 use crate::block::heap::{view_length, view_place};
 use crate::block::hot::{HotColumn, HotCopy};
-use crate::block::{Block, Column, FrozenPart};
+use crate::block::{Block, Column, FrozenPart, QuietRows};
 use crate::frozen::Form;
 use crate::protocol::{Linked, Standard, View, settle, walk};
 use crate::reclaim::Pin;
@@ -82,7 +82,7 @@ impl<'g> Stage<'g> {
     pub(crate) fn patch(&mut self, at: usize, link: Linked<'_, Standard>) {
         let record = UndoRecord::of(link);
         match record.change {
-            Change::Insert => put_bit(&mut self.live, at, false),
+            Change::Insert | Change::Refill => put_bit(&mut self.live, at, false),
             Change::Delete => put_bit(&mut self.live, at, true),
             Change::Update => {
                 let image = Image::of(link);
@@ -365,6 +365,31 @@ fn decode(
     columns
         .pop()
         .ok_or_else(|| Error::Internal("a row without its column".into()))
+}
+
+/// The values of a hot column in the rows of a block that are live (null in the others), in a type that `as_stored` takes; `None` if `is_freezing` says
+/// that a writer came.
+pub(crate) fn gathered(
+    info: &ColumnInfo,
+    hot: &HotColumn,
+    quiet: &QuietRows,
+    is_freezing: impl FnOnce() -> bool,
+    pin: &Pin<'_>,
+) -> Result<Option<ArrayRef>> {
+    let mut copy = hot.copy(&Rows::First(quiet.rows));
+    // Whatever a writer may have stored while we copied, we see that he came (as a reader sees his record): then views must not be followed.
+    let _settled = settle::<Standard>();
+    if !is_freezing() {
+        return Ok(None);
+    }
+    for (valid, live) in copy.valid.iter_mut().zip(&quiet.live) {
+        *valid &= live;
+    }
+    let form = match info.stored {
+        DataType::Utf8 | DataType::Binary => Form::Consumer,
+        _ => Form::Native,
+    };
+    hot_rows(info, hot, &copy, quiet.rows, &Wanted::All, form, pin).map(Some)
 }
 
 /// What a view sees of some rows of a block.

@@ -52,7 +52,7 @@ impl Table {
                     .reserve(layout.id, &layout.columns, total - done, &pin)?;
             writer.claim_fresh(block, first, count, &pin)?;
             for (info, source) in layout.columns.iter().zip(&sources) {
-                let column = self.relation.thawed(block, info, &pin)?;
+                let column = self.relation.warmed(block, info, &pin)?;
                 column.fill(first, source, done, count, &pin)?;
             }
             block.live.set_range(first, count);
@@ -129,7 +129,7 @@ impl Table {
             let block = self.block_to_write(&writer, number, &offsets, &pin)?;
             let hot = infos
                 .iter()
-                .map(|info| self.relation.thawed(block, info, &pin))
+                .map(|info| self.relation.warmed(block, info, &pin))
                 .collect::<Result<Vec<&HotColumn>>>()?;
             made.clear();
             let mut claimed = 0;

@@ -1,0 +1,80 @@
+//! The freezer: turns cold hot blocks into frozen extents, in the background.
+//!
+//! After *Mainlining Databases*, section 4.
+//!
+//! ```text
+//!   collector ──note──► Observer ──cold blocks──► compact ──► collector (records of the moves) ──note──► …
+//!                       (observe.rs)                  │ nothing to move
+//!                                                     ▼
+//!                                                  gather: cooling ─ epoch ─ freezing ─ build ─ publish
+//! ```
+//!
+//! One thread, asleep while nothing is cold; a timer runs only while some block may become cold. [`freeze_now`] does the same on the caller's thread.
+//!
+//! Decisions, and why they are sound:
+//!
+//! - **The state is in each column's pointer** (see [`crate::protocol::Place`]), not in a flag of the block. So publishing is one compare-and-swap a
+//!   column, a writer that comes in the middle finds some columns frozen and others hot, which is what a block looks like that was thawed in part, and nobody
+//!   ever waits for the freezer. What the tables show as the state of a block is derived.
+//! - **A deletion does not preempt.** It touches the descriptor only. The liveness that the freezer copied is right for every snapshot (no record was linked
+//!   then); a row deleted later keeps its value in the frozen column, patched or dropped by its liveness as ever.
+//! - **The open tail freezes too**, as a short part of an extent, and stays open: the next insertion thaws it, to its full capacity, and goes on in it. So
+//!   insertion order holds, small tables end frozen, and there are no short blocks to be merged. Rows that were given out and not written yet show in the
+//!   numbers of [`crate::block::Block::quiet_rows`]; an inserter warms every column before it stores, so he preempts like any writer.
+//! - **Trailing gaps of a closed block are cut off**: the part shows fewer rows, and the block is as clean as a full one.
+
+mod gather;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
+
+use crate::collect::Collector;
+use crate::relation::Relation;
+
+/// What became of blocks that were visited.
+#[derive(Debug, Default)]
+pub(crate) struct Visit {
+    /// Blocks that became frozen.
+    pub(crate) frozen: Vec<u32>,
+    /// Blocks that are frozen already, empty, or gone.
+    pub(crate) done: Vec<u32>,
+    /// Blocks that have versions, or were written meanwhile.
+    pub(crate) busy: Vec<u32>,
+}
+
+/// Freezes what becomes cold until the collector's observer is stopped.
+pub(crate) fn run(collector: &Collector) {
+    let observer = collector.observer();
+    while !observer.stopped() {
+        let now = Instant::now();
+        let (cold, next) = observer.take_cold(now);
+        if cold.is_empty() {
+            observer.wait(next);
+            continue;
+        }
+        for cold in cold {
+            if observer.stopped() {
+                return;
+            }
+            cold.relation.heat.adapt();
+            // A panic leaves tags behind, which the next writer or freezer takes away.
+            let visited = catch_unwind(AssertUnwindSafe(|| visit(&cold.relation, &cold.blocks)));
+            let Ok(visit) = visited else { continue };
+            observer.forget(&cold.relation, &visit.frozen, now);
+            observer.forget(&cold.relation, &visit.done, now);
+        }
+    }
+}
+
+/// Freezes what can be frozen of these blocks, ascending.
+fn visit(relation: &Relation, blocks: &[u32]) -> Visit {
+    let _freezer = relation.heat.freezer.lock();
+    gather::gather(relation, blocks)
+}
+
+/// Freezes what can be frozen of a relation, cold or not.
+pub(crate) fn freeze_now(collector: &Collector, relation: &Relation) -> Visit {
+    collector.collect();
+    let blocks: Vec<u32> = (0..relation.block_count()).collect();
+    visit(relation, &blocks)
+}

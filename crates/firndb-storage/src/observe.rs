@@ -1,0 +1,170 @@
+//! Which blocks were written lately, and when each will be cold.
+//!
+//! After *Mainlining Databases*, section 4.2: writers note nothing; the collector, which goes through their undo records anyway, tells what it met. A block is
+//! cold when the collector has not met it for its table's threshold. One whose versions are not collected yet will be met later, so it
+//! need not be asked about until then.
+//!
+//! Invariant: every hot block with rows that was written since its last visit by the freezer is listed here, or its records are still to be met.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::clock::Bell;
+use crate::relation::Relation;
+
+/// A block that may become cold.
+#[derive(Debug, Clone, Copy)]
+struct Candidate {
+    written: Instant,
+    /// How often it was visited in vain since.
+    attempts: u32,
+}
+
+/// Visits in vain after which a block is left alone until it is written again, or its versions are collected.
+const ATTEMPTS: u32 = 10;
+
+impl Candidate {
+    /// When to visit it: after the threshold, then ever more rarely.
+    fn due(self, threshold: Duration) -> Instant {
+        self.written + threshold * (1 << self.attempts)
+    }
+}
+
+struct Table {
+    relation: Weak<Relation>,
+    blocks: BTreeMap<u32, Candidate>,
+}
+
+/// The blocks of a database that may become cold.
+pub(crate) struct Observer {
+    tables: Mutex<HashMap<u64, Table>>,
+    bell: Bell,
+    stopped: AtomicBool,
+}
+
+/// Blocks of one relation that are cold, ascending.
+pub(crate) struct Cold {
+    pub(crate) relation: Arc<Relation>,
+    pub(crate) blocks: Vec<u32>,
+}
+
+impl Observer {
+    pub(crate) fn new() -> Self {
+        Self {
+            tables: Mutex::default(),
+            bell: Bell::default(),
+            stopped: AtomicBool::new(false),
+        }
+    }
+
+    /// Notes blocks that were written.
+    pub(crate) fn note(&self, relation: &Arc<Relation>, blocks: impl IntoIterator<Item = u32>) {
+        if relation.heat.threshold().is_none() {
+            return;
+        }
+        let candidate = Candidate {
+            written: Instant::now(),
+            attempts: 0,
+        };
+        let mut tables = self.tables.lock();
+        let mut is_new = false;
+        let table = tables.entry(relation.id).or_insert_with(|| {
+            is_new = true;
+            Table {
+                relation: Arc::downgrade(relation),
+                blocks: BTreeMap::new(),
+            }
+        });
+        for block in blocks {
+            table.blocks.insert(block, candidate);
+        }
+        drop(tables);
+        // With a table that is listed already, the freezer knows when to look.
+        if is_new {
+            self.bell.ring();
+        }
+    }
+
+    /// Takes the blocks out that are cold by `now`, and says when to ask again.
+    pub(crate) fn take_cold(&self, now: Instant) -> (Vec<Cold>, Option<Instant>) {
+        let mut cold = Vec::new();
+        let mut next: Option<Instant> = None;
+        self.tables.lock().retain(|_, table| {
+            let Some(relation) = table.relation.upgrade() else {
+                return false;
+            };
+            let Some(threshold) = relation.heat.threshold() else {
+                return false;
+            };
+            let mut blocks = Vec::new();
+            table.blocks.retain(|&number, candidate| {
+                let due = candidate.due(threshold);
+                if due <= now {
+                    blocks.push((number, candidate.attempts));
+                    // Listed until the visit tells what became of it, so that a note meanwhile is not lost.
+                    candidate.attempts += 1;
+                    return candidate.attempts <= ATTEMPTS;
+                }
+                next = Some(next.map_or(due, |next| next.min(due)));
+                true
+            });
+            if !blocks.is_empty() {
+                cold.push(Cold {
+                    relation,
+                    blocks: blocks.into_iter().map(|(number, _)| number).collect(),
+                });
+            }
+            !table.blocks.is_empty()
+        });
+        (cold, next)
+    }
+
+    /// Forgets blocks that were visited after `since` and are done with, unless they were written again.
+    pub(crate) fn forget(&self, relation: &Relation, blocks: &[u32], since: Instant) {
+        let mut tables = self.tables.lock();
+        if let Some(table) = tables.get_mut(&relation.id) {
+            for block in blocks {
+                if table
+                    .blocks
+                    .get(block)
+                    .is_some_and(|candidate| candidate.written <= since)
+                {
+                    table.blocks.remove(block);
+                }
+            }
+            if table.blocks.is_empty() {
+                tables.remove(&relation.id);
+            }
+        }
+    }
+
+    /// Sleeps until there is something new to look after, or until `next`.
+    pub(crate) fn wait(&self, next: Option<Instant>) {
+        self.bell.listen();
+        let is_idle = next.is_none() && self.tables.lock().is_empty();
+        if self.stopped() || next.is_none() && !is_idle {
+            self.bell.stay_awake();
+            return;
+        }
+        match next {
+            None => self.bell.sleep(),
+            Some(next) => self
+                .bell
+                .sleep_for(next.saturating_duration_since(Instant::now())),
+        }
+    }
+
+    /// Ends the freezer.
+    pub(crate) fn stop(&self) {
+        self.stopped.store(true, Ordering::SeqCst);
+        self.bell.alarm();
+    }
+
+    pub(crate) fn stopped(&self) -> bool {
+        self.stopped.load(Ordering::SeqCst)
+    }
+}

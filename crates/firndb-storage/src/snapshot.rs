@@ -13,11 +13,28 @@ pub(crate) struct TransactionState {
     statement: AtomicU32,
 }
 
+impl std::fmt::Debug for TransactionState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TransactionState")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}
+
 impl TransactionState {
     pub(crate) fn new(id: u64) -> Arc<Self> {
         Arc::new(Self {
             id,
             status: Status::new(),
+            statement: AtomicU32::new(0),
+        })
+    }
+
+    /// Of a transaction that gives way to others.
+    pub(crate) fn yielding(id: u64) -> Arc<Self> {
+        Arc::new(Self {
+            id,
+            status: Status::yielding(),
             statement: AtomicU32::new(0),
         })
     }

@@ -45,12 +45,12 @@ impl Storage {
             threads: Vec::new(),
             process: std::process::id(),
         };
-        storage.spawn("firndb-collect", Collector::run)?;
+        storage.spawn("firndb-collect", |collector| collector.run())?;
         storage.spawn("firndb-freeze", freeze::run)?;
         Ok(Arc::new(storage))
     }
 
-    fn spawn(&mut self, name: &str, work: fn(&Collector)) -> Result<()> {
+    fn spawn(&mut self, name: &str, work: fn(&Arc<Collector>)) -> Result<()> {
         let collector = Arc::clone(&self.collector);
         let thread = std::thread::Builder::new()
             .name(name.into())

@@ -23,9 +23,12 @@
 //!   numbers of [`crate::block::Block::quiet_rows`]; an inserter warms every column before it stores, so he preempts like any writer.
 //! - **Trailing gaps of a closed block are cut off**: the part shows fewer rows, and the block is as clean as a full one.
 
+mod compact;
 mod gather;
+mod select;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::Instant;
 
 use crate::collect::Collector;
@@ -43,7 +46,7 @@ pub(crate) struct Visit {
 }
 
 /// Freezes what becomes cold until the collector's observer is stopped.
-pub(crate) fn run(collector: &Collector) {
+pub(crate) fn run(collector: &Arc<Collector>) {
     let observer = collector.observer();
     while !observer.stopped() {
         let now = Instant::now();
@@ -58,7 +61,9 @@ pub(crate) fn run(collector: &Collector) {
             }
             cold.relation.heat.adapt();
             // A panic leaves tags behind, which the next writer or freezer takes away.
-            let visited = catch_unwind(AssertUnwindSafe(|| visit(&cold.relation, &cold.blocks)));
+            let visited = catch_unwind(AssertUnwindSafe(|| {
+                visit(collector, &cold.relation, &cold.blocks)
+            }));
             let Ok(visit) = visited else { continue };
             observer.forget(&cold.relation, &visit.frozen, now);
             observer.forget(&cold.relation, &visit.done, now);
@@ -66,15 +71,20 @@ pub(crate) fn run(collector: &Collector) {
     }
 }
 
-/// Freezes what can be frozen of these blocks, ascending.
-fn visit(relation: &Relation, blocks: &[u32]) -> Visit {
+/// Compacts and freezes what can be of these blocks, ascending. What a compaction moved freezes when its records have been collected.
+fn visit(collector: &Arc<Collector>, relation: &Arc<Relation>, blocks: &[u32]) -> Visit {
     let _freezer = relation.heat.freezer.lock();
+    compact::compact(collector, relation, blocks);
     gather::gather(relation, blocks)
 }
 
-/// Freezes what can be frozen of a relation, cold or not.
-pub(crate) fn freeze_now(collector: &Collector, relation: &Relation) -> Visit {
+/// Compacts and freezes what can be of a relation, cold or not.
+pub(crate) fn freeze_now(collector: &Arc<Collector>, relation: &Arc<Relation>) -> Visit {
+    let blocks = || (0..relation.block_count()).collect::<Vec<u32>>();
     collector.collect();
-    let blocks: Vec<u32> = (0..relation.block_count()).collect();
-    visit(relation, &blocks)
+    let _freezer = relation.heat.freezer.lock();
+    if compact::compact(collector, relation, &blocks()) {
+        collector.collect();
+    }
+    gather::gather(relation, &blocks())
 }

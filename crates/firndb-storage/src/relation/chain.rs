@@ -13,7 +13,9 @@ use super::Relation;
 use crate::block::hot::HotColumn;
 use crate::block::{Block, place};
 use crate::clock::{Horizon, Timestamp};
-use crate::protocol::{self, Head, Heads, Linked, Outcome, Standard, bypass, bypass_below, settle};
+use crate::protocol::{
+    self, Head, Heads, Linked, Observed, Outcome, Standard, bypass, bypass_below, settle,
+};
 use crate::reclaim::Pin;
 use crate::undo::{Change, Image, Own, UndoRecord};
 
@@ -39,6 +41,40 @@ impl Relation {
                         column.release(dirty, pin);
                     }
                 }
+            }
+        }
+    }
+
+    /// Restores the liveness that an own record changed, of a transaction that yields and was marked aborted. A row that it deleted is left to who has
+    /// written it since.
+    pub(crate) fn restore_yielded(&self, own: Own, record: &UndoRecord, pin: &Pin<'_>) {
+        let found =
+            place(record.slot).and_then(|(number, row)| Some((self.block(number, pin)?, row)));
+        let Some((block, row)) = found else { return };
+        if record.change != Change::Delete {
+            block.live.put(row, false);
+            return;
+        }
+        let settled = settle::<Standard>();
+        let Some(heads) = block.versions.heads(&settled, pin) else {
+            return;
+        };
+        let head = heads.head(row);
+        loop {
+            match head.observe() {
+                Observed::Open(state) => {
+                    if !Head::observed(state, pin).is_some_and(|newest| own.is(newest)) {
+                        return;
+                    }
+                    if head.mark(state) {
+                        block.live.put(row, true);
+                        head.unmark(state, false);
+                        return;
+                    }
+                }
+                Observed::Marked => std::thread::yield_now(),
+                // Not while a record is linked.
+                Observed::Sealed => return,
             }
         }
     }

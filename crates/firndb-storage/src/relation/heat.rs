@@ -3,6 +3,7 @@
 //! The threshold adapts: it is doubled when a block thaws within ten thresholds of freezing, since that freezing was in vain, and halved when none did for
 //! ten thresholds, down to what was set. Looked at when there is something to freeze, so no timer is needed for it.
 
+use std::collections::BTreeSet;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -56,6 +57,8 @@ pub(crate) struct Heat {
     pub(crate) shared: AtomicU64,
     pub(crate) moved: AtomicU64,
     pub(crate) emptied: AtomicU64,
+    /// Blocks with gaps that a later compaction may fill or empty.
+    pub(crate) sparse: Mutex<BTreeSet<u32>>,
     /// Held by who compacts or freezes: one thread at a time.
     pub(crate) freezer: Mutex<()>,
 }
@@ -74,6 +77,7 @@ impl Heat {
             shared: AtomicU64::new(0),
             moved: AtomicU64::new(0),
             emptied: AtomicU64::new(0),
+            sparse: Mutex::default(),
             freezer: Mutex::new(()),
         }
     }

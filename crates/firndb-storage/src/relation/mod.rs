@@ -293,6 +293,21 @@ impl Relation {
         Ok(hot)
     }
 
+    /// As [`warmed`](Self::warmed), without a word about temperature.
+    pub(crate) fn warmed_by_freezer<'g>(
+        &self,
+        block: &'g Block,
+        column: &ColumnInfo,
+        pin: &'g Pin<'_>,
+    ) -> Result<&'g HotColumn> {
+        let reclaimer = &self.resources.reclaimer;
+        block
+            .warmed(column.number, reclaimer, pin, |frozen| {
+                self.thaw(block, column, frozen, pin)
+            })
+            .map(|(hot, _)| hot)
+    }
+
     fn thaw(
         &self,
         block: &Block,

@@ -162,8 +162,10 @@ impl Block {
         // SAFETY: complete, boxed, and kept to the end of the model.
         let installed = unsafe { heads.head(0).install(state, link) };
         self.records.lock().unwrap().push(undo);
-        for word in &column.words {
-            word.store(NEW, Relaxed);
+        if installed {
+            for word in &column.words {
+                word.store(NEW, Relaxed);
+            }
         }
         installed
     }

@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn the_fullest_are_filled_and_the_emptiest_give() {
         let group = [
-            block(0, 8, |row| row < 2),
+            block(0, 8, |row| row > 5),
             block(1, 8, |row| row != 3),
             block(2, 8, |row| row % 2 == 0),
             block(3, 8, |row| row < 7),

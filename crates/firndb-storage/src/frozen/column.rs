@@ -27,6 +27,8 @@ use crate::{Error, Result};
 pub struct FrozenColumn {
     arena: Arc<Arena>,
     lane: usize,
+    /// References to its memory that are its own, without the views'.
+    own: usize,
     array: ArrayRef,
     statistics: Statistics,
     views: OnceLock<ArrayRef>,
@@ -55,6 +57,8 @@ impl FrozenColumn {
         Self {
             arena: Arc::clone(arena),
             lane,
+            // With those of the extremes, which are values of it.
+            own: references(&array),
             array,
             statistics,
             views: OnceLock::new(),
@@ -174,16 +178,8 @@ impl FrozenColumn {
 
     /// References to its memory besides its own: slices that are held, by anybody.
     pub fn holders(&self) -> usize {
-        let of = |array: &ArrayRef, own: usize| {
-            let data = array.to_data();
-            let most = data.buffers().iter().map(Buffer::strong_count).max();
-            // One reference is the array's, one `data`'s.
-            most.unwrap_or(0).saturating_sub(own)
-        };
-        // The heap belongs to the views too.
-        let views = self.views.get();
-        of(&self.array, 2 + usize::from(views.is_some()))
-            + views.map_or(0, |views| of(views, 3).min(of(views, 2)))
+        let own = self.own + usize::from(self.views.get().is_some());
+        references(&self.array).saturating_sub(own)
     }
 
     /// The whole column as views.
@@ -263,6 +259,13 @@ impl std::fmt::Debug for FrozenColumn {
             .field("bytes", &self.bytes())
             .finish_non_exhaustive()
     }
+}
+
+/// References to the memory of an array: of its buffer that has the most.
+fn references(array: &ArrayRef) -> usize {
+    let data = array.to_data();
+    let buffers = data.buffers().iter().map(Buffer::strong_count);
+    buffers.max().unwrap_or(0)
 }
 
 /// Views that are made before they are written.

@@ -55,16 +55,28 @@ fn insert(storage: &Arc<Storage>, table: &Table, rows: &RecordBatch) -> Result<V
     Ok(slots)
 }
 
+/// Processor time of this thread: the machine may have other things to do.
+fn processor_time() -> Duration {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: writes to `time` only.
+    let failed = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    assert_eq!(failed, 0);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
 /// The best time of copying `bytes` bytes.
 fn copying(bytes: usize) -> Duration {
     let from = vec![1_u8; bytes];
     let mut to = vec![0_u8; bytes];
     let mut best = Duration::MAX;
     for _ in 0..20 {
-        let begun = Instant::now();
+        let begun = processor_time();
         to.copy_from_slice(black_box(&from));
         black_box(&to);
-        best = best.min(begun.elapsed());
+        best = best.min(processor_time() - begun);
     }
     best
 }
@@ -90,7 +102,7 @@ fn gathering(what: &str, column: fn(usize) -> ArrayRef, update: usize) -> Result
     let one = batch(&[("a", column(1)), ("b", column(1)), ("c", column(1))])?;
     let mut best = Duration::MAX;
     let mut bytes = 0;
-    for round in 0..8 {
+    for round in 0..12 {
         // One row of each block thaws all of it.
         let transaction = storage.begin(Isolation::Snapshot);
         transaction.begin_statement();
@@ -100,9 +112,9 @@ fn gathering(what: &str, column: fn(usize) -> ArrayRef, update: usize) -> Result
         }
         transaction.commit()?;
         storage.collect();
-        let begun = Instant::now();
+        let begun = processor_time();
         let done = table.freeze();
-        let time = begun.elapsed();
+        let time = processor_time() - begun;
         assert_eq!(done.hot, 0);
         bytes = table.blocks().iter().map(|block| block.bytes).sum();
         storage.collect();
@@ -177,6 +189,9 @@ fn main() -> Result<()> {
         .nth(1)
         .and_then(|seconds| seconds.parse().ok())
         .unwrap_or(2.0);
+    if seconds <= 0.0 {
+        return Ok(());
+    }
     let mut ratios = Vec::new();
     for _ in 0..5 {
         let (off, on) = (throughput(false, seconds)?, throughput(true, seconds)?);

@@ -168,6 +168,16 @@ impl HotColumn {
         }
     }
 
+    /// Loads values of fixed width from `row` on, in memory order, and nothing of their validity.
+    pub(crate) fn load_bytes(&self, row: usize, into: &mut [u8]) {
+        self.cells.load_bytes(row, into);
+    }
+
+    /// Copies the validity of the first `rows` rows.
+    pub(crate) fn copy_validity(&self, rows: usize) -> Vec<u64> {
+        self.valid.copy(rows)
+    }
+
     /// Copies rows as they are in place, to be patched.
     pub(crate) fn copy(&self, rows: &Rows<'_>) -> HotCopy {
         HotCopy {

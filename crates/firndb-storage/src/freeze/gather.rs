@@ -21,12 +21,15 @@ use arrow::datatypes::{Field, Schema};
 
 use super::Visit;
 use crate::Result;
+use crate::block::cells::Physical;
+use crate::block::hot::HotColumn;
 use crate::block::{Address, Column, FrozenPart, QuietRows};
 use crate::frozen::Extent;
-use crate::frozen::build::build_column;
+use crate::frozen::FrozenColumn;
+use crate::frozen::build::{Cells, build_cells, build_column};
 use crate::reclaim::Reclaimer;
 use crate::relation::heat;
-use crate::relation::read::gathered;
+use crate::relation::read::{gathered, gathered_nulls};
 use crate::relation::{ColumnInfo, Relation};
 
 /// Most blocks of an extent.
@@ -231,29 +234,17 @@ fn build(relation: &Relation, blocks: &mut [Freezing]) -> Result<Option<Arc<Exte
     let rows = blocks.iter().map(|block| block.rows.rows).sum();
     let mut columns = Vec::with_capacity(infos.len());
     for (position, info) in infos.iter().enumerate() {
-        let mut arrays: Vec<ArrayRef> = Vec::with_capacity(blocks.len());
-        for block in blocks.iter_mut() {
-            let array = if block.preempted {
-                None
-            } else {
-                copy(relation, block, position)?
-            };
-            arrays.push(match array {
-                Some(array) => array,
-                None => {
-                    block.preempted = true;
-                    new_null_array(&info.stored, block.rows.rows)
-                }
-            });
-        }
+        let column = match info.physical {
+            Physical::Fixed(_) => build_fixed(relation, blocks, position)?,
+            Physical::Bits | Physical::View => None,
+        };
+        columns.push(match column {
+            Some(column) => column,
+            None => build_arrays(relation, blocks, position)?,
+        });
         if 2 * blocks.iter().filter(|block| block.preempted).count() > blocks.len() {
             return Ok(None);
         }
-        columns.push(build_column(
-            &relation.resources.arena,
-            &info.stored,
-            arrays,
-        )?);
     }
     let fields: Vec<Field> = infos
         .iter()
@@ -261,6 +252,95 @@ fn build(relation: &Relation, blocks: &mut [Freezing]) -> Result<Option<Arc<Exte
         .collect();
     let schema = Arc::new(Schema::new(fields));
     Ok(Some(Arc::new(Extent::new(schema, rows, columns))))
+}
+
+/// A column of fixed width: values go from the cells to the extent through a buffer that the cache holds.
+fn build_fixed(
+    relation: &Relation,
+    blocks: &mut [Freezing],
+    position: usize,
+) -> Result<Option<FrozenColumn>> {
+    let mut pieces = Vec::with_capacity(blocks.len());
+    for block in blocks.iter_mut() {
+        let rows = &block.rows;
+        let nulls = with_column(relation, block, position, |hot| gathered_nulls(hot, rows));
+        block.preempted |= nulls.is_none();
+        pieces.push((block.rows.rows, nulls.flatten()));
+    }
+    let stored = Arc::clone(&blocks[0].columns[position].0);
+    let mut cells = BlockCells {
+        relation,
+        blocks,
+        position,
+    };
+    build_cells(
+        &relation.resources.arena,
+        &stored.stored,
+        &pieces,
+        &mut cells,
+    )
+}
+
+/// The cells of one column.
+struct BlockCells<'a> {
+    relation: &'a Relation,
+    blocks: &'a mut [Freezing],
+    position: usize,
+}
+
+impl Cells for BlockCells<'_> {
+    /// Of a block that a writer took back, whatever: it will not be published.
+    fn load(&mut self, piece: usize, from: usize, into: &mut [u8]) {
+        let block = &mut self.blocks[piece];
+        let loaded = !block.preempted
+            && with_column(self.relation, block, self.position, |hot| {
+                hot.load_bytes(from, into);
+            })
+            .is_some();
+        if !loaded {
+            block.preempted = true;
+            into.fill(0);
+        }
+    }
+}
+
+/// A column of any other type: by way of arrays.
+fn build_arrays(
+    relation: &Relation,
+    blocks: &mut [Freezing],
+    position: usize,
+) -> Result<FrozenColumn> {
+    let info = Arc::clone(&blocks[0].columns[position].0);
+    let mut arrays: Vec<ArrayRef> = Vec::with_capacity(blocks.len());
+    for block in blocks.iter_mut() {
+        let array = if block.preempted {
+            None
+        } else {
+            copy(relation, block, position)?
+        };
+        arrays.push(match array {
+            Some(array) => array,
+            None => {
+                block.preempted = true;
+                new_null_array(&info.stored, block.rows.rows)
+            }
+        });
+    }
+    build_column(&relation.resources.arena, &info.stored, arrays)
+}
+
+/// Looks at a column that is freezing; `None` if a writer came.
+fn with_column<R>(
+    relation: &Relation,
+    block: &Freezing,
+    position: usize,
+    look: impl FnOnce(&HotColumn) -> R,
+) -> Option<R> {
+    let (info, address) = &block.columns[position];
+    let pin = relation.resources.reclaimer.pin();
+    let found = relation.block(block.number, &pin)?;
+    let hot = found.freezing(info.number, *address, &pin)?;
+    Some(look(hot))
 }
 
 /// The values of a column of a block; `None` if a writer came.

@@ -17,7 +17,8 @@ use parking_lot::Mutex;
 
 use super::bytes::{copy_bytes, heap_bytes};
 use super::column::Statistics;
-use super::fixed::{copy_booleans, copy_fixed, copy_fixed_binary};
+pub(crate) use super::fixed::{CellPieces, Cells};
+use super::fixed::{copy_booleans, copy_cells, copy_fixed, copy_fixed_binary};
 use super::nested::copy_nested;
 use super::source::{Pieces, as_stored, check_stored, not_stored};
 use crate::frozen::{Extent, FrozenColumn};
@@ -118,6 +119,41 @@ pub(crate) fn build_column(
 ) -> Result<FrozenColumn> {
     let target = Target { arena, lane: 0 };
     copy_caught(&target, &Pieces::new(stored, arrays))
+}
+
+/// Builds a column of a type of fixed width from values that `cells` gives; `None` for another type.
+///
+/// Errors: as [`build_extents`].
+pub(crate) fn build_cells(
+    arena: &Arc<Arena>,
+    stored: &DataType,
+    pieces: &CellPieces,
+    cells: &mut dyn Cells,
+) -> Result<Option<FrozenColumn>> {
+    let target = Target { arena, lane: 0 };
+    macro_rules! copy {
+        ($native:ty) => {
+            copy_cells::<$native>(&target, stored, pieces, cells).map(Some)
+        };
+    }
+    match stored {
+        DataType::Int8 => copy!(i8),
+        DataType::Int16 => copy!(i16),
+        DataType::Int32 | DataType::Date32 => copy!(i32),
+        DataType::Int64
+        | DataType::Time64(_)
+        | DataType::Timestamp(..)
+        | DataType::Decimal64(..) => copy!(i64),
+        DataType::UInt8 => copy!(u8),
+        DataType::UInt16 => copy!(u16),
+        DataType::UInt32 => copy!(u32),
+        DataType::UInt64 => copy!(u64),
+        DataType::Float32 => copy!(f32),
+        DataType::Float64 => copy!(f64),
+        DataType::Decimal128(..) => copy!(i128),
+        DataType::Interval(_) => copy!(IntervalMonthDayNano),
+        _ => Ok(None),
+    }
 }
 
 /// Bytes of a column's heap in each block.

@@ -367,6 +367,15 @@ fn decode(
         .ok_or_else(|| Error::Internal("a row without its column".into()))
 }
 
+/// The nulls of a hot column in the rows of a block, of which those that are not live are some.
+pub(crate) fn gathered_nulls(hot: &HotColumn, quiet: &QuietRows) -> Option<NullBuffer> {
+    let mut valid = hot.copy_validity(quiet.rows);
+    for (valid, live) in valid.iter_mut().zip(&quiet.live) {
+        *valid &= live;
+    }
+    nulls(&valid, quiet.rows, &Wanted::All)
+}
+
 /// The values of a hot column in the rows of a block that are live (null in the others), in a type that `as_stored` takes; `None` if `is_freezing` says
 /// that a writer came.
 pub(crate) fn gathered(
@@ -386,20 +395,22 @@ pub(crate) fn gathered(
         *valid &= live;
     }
     let HotCopy { cells, valid } = copy;
-    let nulls = nulls(&valid, quiet.rows, &Wanted::All);
-    let form = Form::Native;
-    // The copies become the arrays.
     match (cells, &info.stored) {
-        (CellCopy::W8(cells), _) => build_fixed(info, cells, nulls, form),
-        (CellCopy::W16(cells), _) => build_fixed(info, cells, nulls, form),
-        (CellCopy::W32(cells), _) => build_fixed(info, cells, nulls, form),
-        (CellCopy::W64(cells), _) => build_fixed(info, cells, nulls, form),
         (CellCopy::W128(cells), DataType::Utf8 | DataType::Binary) => {
+            let nulls = nulls(&valid, quiet.rows, &Wanted::All);
             gathered_bytes(info, hot, &cells, nulls, pin)
         }
         (cells, _) => {
             let copy = HotCopy { cells, valid };
-            hot_rows(info, hot, &copy, quiet.rows, &Wanted::All, form, pin)
+            hot_rows(
+                info,
+                hot,
+                &copy,
+                quiet.rows,
+                &Wanted::All,
+                Form::Native,
+                pin,
+            )
         }
     }
     .map(Some)

@@ -18,7 +18,7 @@ use crate::block::{Block, slot};
 use crate::clock::{Presence, Registration};
 use crate::collect::{Collector, Entry, Finished};
 use crate::index::Key;
-use crate::protocol::{Head, Observed, Outcome, Standard, View, may_write};
+use crate::protocol::{Head, Linked, Observed, Outcome, Standard, View, may_write, settle};
 use crate::reclaim::Pin;
 use crate::relation::Relation;
 use crate::relation::index::Index;
@@ -496,6 +496,9 @@ impl Transaction {
     }
 }
 
+/// How often a writer looks again at a row whose newest record was aborted while he looked.
+const LOOKS: u32 = 8;
+
 impl Writer<'_> {
     /// The transaction's view, with what it wrote up to now.
     pub(crate) fn view(&self) -> View<'_, Standard> {
@@ -693,6 +696,7 @@ impl Writer<'_> {
         pin: &Pin<'_>,
     ) -> Result<()> {
         let mut heads = block.versions.attach(1, pin);
+        let mut looked_again = 0;
         loop {
             let state = match heads.head(row).observe() {
                 Observed::Open(state) => state,
@@ -708,8 +712,17 @@ impl Writer<'_> {
             };
             let newest = Head::observed(state, pin);
             if !may_write(newest, &self.view(), pin) {
-                // A compaction gives way; all others are a conflict. Its own records are on top: it does not write what others are writing.
+                // A compaction gives way, or has just given up by itself; all others are a conflict. Its record is the newest: it does not write what
+                // others are writing.
                 if newest.is_some_and(|newest| newest.stamp.preempt(pin)) {
+                    continue;
+                }
+                // Aborted since, and nothing else in the way; or aborted before, and something below is.
+                let aborted = |newest: Linked<'_, Standard>| {
+                    matches!(newest.stamp.outcome(pin), Outcome::Aborted(_))
+                };
+                if newest.is_some_and(aborted) && looked_again < LOOKS {
+                    looked_again += 1;
                     continue;
                 }
                 return Err(self.relation.conflict());
@@ -720,6 +733,11 @@ impl Writer<'_> {
                     && matches!(newest.stamp.outcome(pin), Outcome::Aborted(_))
             });
             if !restores && !block.live.get(row) {
+                // Whose deletion we saw, we see the record of: look at the head again.
+                let _settled = settle::<Standard>();
+                if !matches!(heads.head(row).observe(), Observed::Open(now) if now == state) {
+                    continue;
+                }
                 return Err(Error::Internal(format!(
                     "row {} of table \"{}\" is not there",
                     slot(block.number, row).0,

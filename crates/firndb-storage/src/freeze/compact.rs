@@ -204,7 +204,10 @@ fn move_chunk(writer: &mut Writer<'_>, moves: &[(Slot, Slot)]) -> Result<()> {
         writer
             .claim(source, row as usize, Change::Delete, None, &[], &pin)
             .inspect_err(|_| source.uncount_gone(1))?;
-        source.live.put(row as usize, false);
+        let status = &writer.state().status;
+        if !relation.clear_yielding(source, row as usize, status, &pin) {
+            return Err(yielded());
+        }
     }
     for index in relation.indexes().iter() {
         let keys = index.keys_in_place(target, &Rows::At(&taken), &pin)?;

@@ -52,8 +52,8 @@
 //! *Yielding* ([`Status::yielding`]; compaction). Such a transaction deletes rows and writes them elsewhere, and whoever wants to write one of them
 //! [`preempt`](Stamp::preempt)s it: one compare-and-swap, nobody waits. So here the mark comes before the rows are restored. Readers meet the record and patch,
 //! whether what they copied was restored or not. A writer that finds an aborted deletion as the newest record knows that the row is there, whatever its liveness bit
-//! says, and sets the bit himself after installing his own record. The transaction restores a bit only under a mark of the head and only while its own record is the
-//! newest. It unlinks its records, as ever, when the pins from before the end of restoring are gone. What it writes elsewhere nobody else may write, since nobody
+//! says, and sets the bit himself after installing his own record. The transaction clears and restores a bit only under a mark of the head and only while its own
+//! record is the newest, so it undoes nothing of who came after it. It unlinks its records, as ever, when the pins from before the end of restoring are gone. What it writes elsewhere nobody else may write, since nobody
 //! sees it.
 //!
 //! *Unlinking.* A committed record that every registered snapshot sees, and all records below it, are patched by nobody. A

@@ -139,6 +139,11 @@ impl<A: Atomics> Stamp<A> {
             .is_some_and(|status| status.snapshots.load(Ordering::Acquire) > 0)
     }
 
+    /// Whether it refers to this status word.
+    pub fn is_of(&self, status: &Status<A>) -> bool {
+        ptr::eq(self.0.load(Ordering::Acquire).cast_const(), status)
+    }
+
     /// Whether its transaction is in progress and yields.
     pub fn is_yielding(&self, pin: &Pin<'_, A>) -> bool {
         let (status, _) = self.resolve(pin);

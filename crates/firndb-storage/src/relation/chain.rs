@@ -14,7 +14,7 @@ use crate::block::hot::HotColumn;
 use crate::block::{Block, place};
 use crate::clock::{Horizon, Timestamp};
 use crate::protocol::{
-    self, Head, Heads, Linked, Observed, Outcome, Standard, bypass, bypass_below, settle,
+    self, Head, Heads, Linked, Observed, Outcome, Standard, Status, bypass, bypass_below, settle,
 };
 use crate::reclaim::Pin;
 use crate::undo::{Change, Image, Own, UndoRecord};
@@ -55,28 +55,20 @@ impl Relation {
             block.live.put(row, false);
             return;
         }
-        let settled = settle::<Standard>();
-        let Some(heads) = block.versions.heads(&settled, pin) else {
-            return;
-        };
-        let head = heads.head(row);
-        loop {
-            match head.observe() {
-                Observed::Open(state) => {
-                    if !Head::observed(state, pin).is_some_and(|newest| own.is(newest)) {
-                        return;
-                    }
-                    if head.mark(state) {
-                        block.live.put(row, true);
-                        head.unmark(state, false);
-                        return;
-                    }
-                }
-                Observed::Marked => std::thread::yield_now(),
-                // Not while a record is linked.
-                Observed::Sealed => return,
-            }
-        }
+        let restore = || block.live.put(row, true);
+        while_newest(block, row, |newest| own.is(newest), restore, pin);
+    }
+
+    /// Clears the liveness of a row that a transaction deletes which yields; `false` if somebody preempted it and wrote the row since.
+    pub(crate) fn clear_yielding(
+        &self,
+        block: &Block,
+        row: usize,
+        status: &Status<Standard>,
+        pin: &Pin<'_>,
+    ) -> bool {
+        let clear = || block.live.put(row, false);
+        while_newest(block, row, |newest| newest.stamp.is_of(status), clear, pin)
     }
 
     /// Unlinks an aborted record. Every operation from before its mark has ended.
@@ -221,6 +213,38 @@ impl Relation {
             .filter_map(|column| block.hot_column(column.number, pin))
             .filter(|hot| hot.heap().is_some())
             .collect()
+    }
+}
+
+/// Acts under a mark of the head if the row's newest record is the caller's; `false` if it is not.
+fn while_newest(
+    block: &Block,
+    row: usize,
+    is_own: impl Fn(Link<'_>) -> bool,
+    act: impl FnOnce(),
+    pin: &Pin<'_>,
+) -> bool {
+    let settled = settle::<Standard>();
+    let Some(heads) = block.versions.heads(&settled, pin) else {
+        return false;
+    };
+    let head = heads.head(row);
+    loop {
+        match head.observe() {
+            Observed::Open(state) => {
+                if !Head::observed(state, pin).is_some_and(&is_own) {
+                    return false;
+                }
+                if head.mark(state) {
+                    act();
+                    head.unmark(state, false);
+                    return true;
+                }
+            }
+            Observed::Marked => std::thread::yield_now(),
+            // Not while a record is linked.
+            Observed::Sealed => return false,
+        }
     }
 }
 

@@ -320,6 +320,11 @@ impl Heap {
         }
     }
 
+    /// Bytes of its own buffers.
+    pub(crate) fn capacity(&self) -> usize {
+        self.capacity.load(Ordering::Relaxed)
+    }
+
     /// Prepares to move values out of buffers that hold mostly garbage; gives the numbers of those buffers, sealed.
     /// None when the heap's garbage does not exceed what lives, or the epoch of the last move has not passed.
     pub(crate) fn begin_moving(self: &Arc<Self>, pin: &Pin<'_>) -> Vec<u32> {

@@ -38,6 +38,8 @@ use crate::{Error, Result};
 
 /// Most blocks of a group.
 const GROUP: usize = 64;
+/// What thaws takes at most this part of the memory that is free.
+const SHARE: usize = 4;
 /// How long a moment without other transactions is waited for.
 const PATIENCE: Duration = Duration::from_millis(100);
 
@@ -105,6 +107,16 @@ fn compact_group(
     let fills = group.iter().any(|block| block.has_inner_gaps());
     if plan.emptied.is_empty() && !fills {
         relation.heat.sparse.lock().extend(plan.partial);
+        return false;
+    }
+    // Blocks thaw to be filled. Freezing must not make a statement fail for want of memory.
+    let row: usize = relation
+        .columns()
+        .iter()
+        .map(|info| info.physical.bits().div_ceil(8))
+        .sum();
+    let slots: usize = group.iter().map(|block| block.slots).sum();
+    if row.saturating_mul(slots).saturating_mul(SHARE) > relation.resources.budget.free() {
         return false;
     }
     let transaction = Transaction::yielding(collector);

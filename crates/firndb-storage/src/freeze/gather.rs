@@ -34,6 +34,8 @@ use crate::relation::{ColumnInfo, Relation};
 
 /// Most blocks of an extent.
 const BLOCKS: usize = 64;
+/// An extent takes at most this part of the memory that is free.
+const SHARE: usize = 4;
 /// How long operations that were running are waited for. Nobody waits for the freezer meanwhile.
 const PATIENCE: Duration = Duration::from_millis(500);
 
@@ -206,8 +208,39 @@ fn last_live(live: &[u64]) -> usize {
     }
 }
 
+/// Whether there is memory for an extent of these blocks, and for whoever else needs some meanwhile: freezing must not make a statement fail. The hot
+/// memory of the blocks comes back afterwards.
+fn affords(relation: &Relation, blocks: &[Freezing]) -> bool {
+    let free = relation.resources.budget.free();
+    if free == usize::MAX {
+        return true;
+    }
+    let mut bytes = 0;
+    for block in blocks {
+        for (position, (info, _)) in block.columns.iter().enumerate() {
+            bytes += (info.physical.bits() * block.rows.rows).div_ceil(8);
+            let heap = with_column(relation, block, position, |hot| {
+                hot.heap().map_or(0, |heap| heap.capacity())
+            });
+            bytes += heap.unwrap_or(0);
+        }
+    }
+    bytes.saturating_mul(SHARE) <= free
+}
+
 /// Builds an extent of blocks whose hot columns have the same numbers, and shows it in their place.
 fn build_and_publish(relation: &Relation, mut blocks: Vec<Freezing>, visit: &mut Visit) {
+    if !affords(relation, &blocks) {
+        if blocks.len() > 1 {
+            let rest = blocks.split_off(blocks.len() / 2);
+            build_and_publish(relation, blocks, visit);
+            return build_and_publish(relation, rest, visit);
+        }
+        for block in blocks {
+            give_up(relation, block.number, &block.columns, visit);
+        }
+        return;
+    }
     match build(relation, &mut blocks) {
         Ok(Some(extent)) => publish(relation, &blocks, &extent, visit),
         // Without memory, or with more than an extent can hold: fewer blocks at a time may go.

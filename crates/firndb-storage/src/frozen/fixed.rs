@@ -95,7 +95,7 @@ pub(super) fn copy_cells<N: Fixed>(
     let range = target.allocate(validity_at + validity_bytes)?;
     let mut writer = RangeWriter::new(&range, 0, values_bytes);
     let mut statistics = FixedStatistics::<N>::new(stored);
-    let mut values = vec![N::default(); ZONE_ROWS];
+    let mut values = [N::default(); ZONE_ROWS];
     for (piece, (rows, nulls)) in pieces.iter().enumerate() {
         let mut at = 0;
         while at < *rows {

@@ -673,3 +673,88 @@ fn model(seed: u64, steps: usize) {
     let seen: BTreeMap<i64, String> = contents(&storage, &table).into_iter().collect();
     assert_eq!(seen, committed);
 }
+
+/// Rounds of updates, deletions, insertions, exports that are held for a while, and in the middle nine tenths of the table deleted: after each round memory
+/// is where it was.
+#[test]
+fn memory_stays_where_it_is_over_rounds_of_everything() {
+    const ROWS: i64 = 30_000;
+    let storage = storage();
+    let table = storage.create_table("t", schema()).unwrap();
+    table.set_freeze_after(Some(Duration::from_millis(1)));
+    let mut random = Random(4711);
+    let mut next = 0;
+    let mut expected = 0_i64;
+    let mut settled = Vec::new();
+    let mut held: Vec<Vec<RecordBatch>> = Vec::new();
+    let sum = |batches: &[RecordBatch]| -> i64 {
+        let values = |batch: &RecordBatch| -> i64 {
+            batch
+                .column(0)
+                .as_primitive::<Int64Type>()
+                .values()
+                .iter()
+                .sum()
+        };
+        batches.iter().map(values).sum()
+    };
+    for round in 0..12 {
+        let deletes_most = round == 6;
+        for statement in 0..20 {
+            let transaction = begin(&storage);
+            let found = scan(&table, &transaction.snapshot());
+            let share = if deletes_most && statement == 0 {
+                90
+            } else {
+                10
+            };
+            let (gone, rest): (Vec<_>, Vec<_>) =
+                found.into_iter().partition(|_| random.next(100) < share);
+            transaction.begin_statement();
+            let slots: Vec<Slot> = gone.iter().map(|row| row.0).collect();
+            table.delete(&transaction, &slots).unwrap();
+            expected -= gone.iter().map(|row| row.1.unwrap()).sum::<i64>();
+            transaction.begin_statement();
+            let changed: Vec<Slot> = rest.iter().step_by(50).map(|row| row.0).collect();
+            let name = format!("{round} {statement} {LONG}");
+            table
+                .update(
+                    &transaction,
+                    &changed,
+                    &[1],
+                    &strings(&vec![name.as_str(); changed.len()]),
+                )
+                .unwrap();
+            transaction.begin_statement();
+            let missing = ROWS - rest.len() as i64;
+            let ids: Vec<i64> = (next..next + missing).collect();
+            next += missing;
+            expected += ids.iter().sum::<i64>();
+            for ids in ids.chunks(1000) {
+                let names: Vec<String> = ids.iter().map(|&id| name_of(id)).collect();
+                let refs: Vec<&str> = names.iter().map(String::as_str).collect();
+                table.insert(&transaction, &rows(ids, &refs)).unwrap();
+            }
+            transaction.commit().unwrap();
+            if statement % 5 == 0 {
+                std::thread::sleep(Duration::from_millis(5));
+                let (batches, _) = whole(&table, &storage);
+                assert_eq!(
+                    sum(&batches),
+                    expected,
+                    "round {round}, statement {statement}"
+                );
+                held.push(batches);
+            }
+        }
+        held.clear();
+        eventually("what nobody writes freezes", || all_frozen(&table));
+        table.freeze();
+        storage.collect();
+        let memory = storage.memory();
+        settled.push(memory.frozen + memory.hot + memory.undo);
+    }
+    let (first, last) = (settled[2], settled[11]);
+    assert!(last <= first + first / 2, "{settled:?}");
+    assert_eq!(storage.memory().undo, 0);
+}

@@ -21,10 +21,12 @@
 //! - **The open tail freezes too**, as a short part of an extent, and stays open: the next insertion thaws it, to its full capacity, and goes on in it. So
 //!   insertion order holds, small tables end frozen, and there are no short blocks to be merged. Rows that were given out and not written yet show in the
 //!   numbers of [`crate::block::Block::quiet_rows`]; an inserter warms every column before it stores, so he preempts like any writer.
+//! - **Extents are rewritten** when their garbage exceeds what lives in them (see `rewrite`).
 //! - **Trailing gaps of a closed block are cut off**: the part shows fewer rows, and the block is as clean as a full one.
 
 mod compact;
 mod gather;
+mod rewrite;
 mod select;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -75,7 +77,18 @@ pub(crate) fn run(collector: &Arc<Collector>) {
 fn visit(collector: &Arc<Collector>, relation: &Arc<Relation>, blocks: &[u32]) -> Visit {
     let _freezer = relation.heat.freezer.lock();
     compact::compact(collector, relation, blocks);
-    gather::gather(relation, blocks)
+    let visit = gather::gather(relation, blocks);
+    rewrite(collector, relation);
+    visit
+}
+
+/// Rewrites what lives in extents that are mostly garbage. What cannot be gathered at once is noted.
+fn rewrite(collector: &Collector, relation: &Arc<Relation>) {
+    let thawed = rewrite::thaw_sparse(relation);
+    if !thawed.is_empty() {
+        let visit = gather::gather(relation, &thawed);
+        collector.observer().note(relation, visit.busy);
+    }
 }
 
 /// Compacts and freezes what can be of a relation, cold or not.
@@ -86,5 +99,7 @@ pub(crate) fn freeze_now(collector: &Arc<Collector>, relation: &Arc<Relation>) -
     if compact::compact(collector, relation, &blocks()) {
         collector.collect();
     }
-    gather::gather(relation, &blocks())
+    let visit = gather::gather(relation, &blocks());
+    rewrite(collector, relation);
+    visit
 }

@@ -57,6 +57,8 @@ pub(crate) struct Heat {
     pub(crate) shared: AtomicU64,
     pub(crate) moved: AtomicU64,
     pub(crate) emptied: AtomicU64,
+    /// When extents that are mostly garbage were last looked for.
+    pub(crate) rewritten: AtomicU64,
     /// Blocks with gaps that a later compaction may fill or empty.
     pub(crate) sparse: Mutex<BTreeSet<u32>>,
     /// Held by who compacts or freezes: one thread at a time.
@@ -77,6 +79,7 @@ impl Heat {
             shared: AtomicU64::new(0),
             moved: AtomicU64::new(0),
             emptied: AtomicU64::new(0),
+            rewritten: AtomicU64::new(0),
             sparse: Mutex::default(),
             freezer: Mutex::new(()),
         }

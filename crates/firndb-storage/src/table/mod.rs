@@ -3,6 +3,8 @@
 mod alter;
 mod bulk;
 mod freezing;
+#[cfg(test)]
+mod freezing_tests;
 mod scan;
 mod statistics;
 mod unique;

@@ -10,7 +10,7 @@
 //! Memory is freed an epoch after it was unlinked. One thread at a time collects: the collector's own, which sleeps when there is nothing to
 //! do, or a committer, when the queue is long.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -68,8 +68,8 @@ struct Work {
     entries: Vec<Entry>,
     /// Blocks to look after when there is time.
     touched: HashSet<(u64, u32)>,
-    /// Blocks that this pass met.
-    written: HashSet<(u64, u32)>,
+    /// Blocks that this pass met, by relation.
+    written: HashMap<u64, (Arc<Relation>, HashSet<u32>)>,
     relations: Vec<Arc<Relation>>,
     /// Number of waiting transactions from which those that others emptied are looked for.
     swept: usize,
@@ -360,7 +360,11 @@ impl Collector {
                 if last != Some(block) {
                     last = Some(block);
                     work.touched.insert(block);
-                    work.written.insert(block);
+                    let (_, written) = work
+                        .written
+                        .entry(relation.id)
+                        .or_insert_with(|| (Arc::clone(relation), HashSet::new()));
+                    written.insert(block.1);
                 }
             }
         }
@@ -368,18 +372,9 @@ impl Collector {
 
     /// Tells the observer what this pass met.
     fn observe(&self, work: &mut Work) {
-        for relation in &work.relations {
-            let blocks: Vec<u32> = work
-                .written
-                .iter()
-                .filter(|(id, _)| *id == relation.id)
-                .map(|&(_, block)| block)
-                .collect();
-            if !blocks.is_empty() {
-                self.observer.note(relation, blocks);
-            }
+        for (relation, blocks) in work.written.drain().map(|(_, written)| written) {
+            self.observer.note(&relation, blocks);
         }
-        work.written.clear();
     }
 
     /// Rewrites heaps that hold mostly garbage; when there is time, takes version arrays away and frees transactions that

@@ -63,11 +63,21 @@ impl Observer {
 
     /// Notes blocks that were written.
     pub(crate) fn note(&self, relation: &Arc<Relation>, blocks: impl IntoIterator<Item = u32>) {
+        self.note_for(relation, blocks, Duration::ZERO);
+    }
+
+    /// Notes blocks as if they were written in some time.
+    pub(crate) fn note_for(
+        &self,
+        relation: &Arc<Relation>,
+        blocks: impl IntoIterator<Item = u32>,
+        later: Duration,
+    ) {
         if relation.heat.threshold().is_none() {
             return;
         }
         let candidate = Candidate {
-            written: Instant::now(),
+            written: Instant::now() + later,
             attempts: 0,
         };
         let mut tables = self.tables.lock();

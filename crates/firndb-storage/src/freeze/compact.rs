@@ -8,7 +8,7 @@
 //! - *Nobody conflicts with it after its commit.* A transaction that is older than a committed move and then writes the row would find a newer deletion. So
 //!   the move commits at a moment when no other transaction is open (the last one to end commits it, see [`crate::clock`]): every transaction that can write from
 //!   then on began later. Snapshots that are older belong to transactions that have ended; they read the rows where they were, as long as they are held.
-//! - *No such moment*: after some patience it undoes itself, and the blocks freeze with their gaps. They come back with the next deletion.
+//! - *No such moment*: after some patience it undoes itself, and the blocks freeze with their gaps. It is tried again later, ever more rarely.
 //!
 //! The design asks that no older transaction has *touched the table*. That would not do: one that has not touched it yet may do so later, with its old
 //! snapshot, and conflict.
@@ -30,7 +30,7 @@ use crate::collect::Collector;
 use crate::frozen::Form;
 use crate::protocol::Outcome;
 use crate::reclaim::Pin;
-use crate::relation::{ColumnInfo, Relation};
+use crate::relation::{ColumnInfo, Relation, heat};
 use crate::slot::Slot;
 use crate::transaction::{Transaction, Writer};
 use crate::undo::Change;
@@ -38,34 +38,76 @@ use crate::{Error, Result};
 
 /// Most blocks of a group.
 const GROUP: usize = 64;
+/// A group with more moves is split, as long as the halves have so many blocks: its undo records would take much memory.
+const MOVES: usize = 256 << 10;
+const SMALLEST_GROUP: usize = 10;
+/// After how long a compaction that was undone is tried again; doubled each time.
+const FIRST_WAIT: Duration = Duration::from_millis(250);
 /// What thaws takes at most this part of the memory that is free.
 const SHARE: usize = 4;
 /// How long a moment without other transactions is waited for.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Compacts what is worth it among these blocks; gives whether rows moved. The blocks that they left and went to are noted again once that is
-/// collected. The caller holds the relation's `freezer`.
+/// collected. With `force` it is tried however often it was in vain. The caller holds the relation's `freezer`.
 pub(super) fn compact(
     collector: &Arc<Collector>,
     relation: &Arc<Relation>,
     blocks: &[u32],
+    force: bool,
 ) -> bool {
-    let mut sparse: BTreeSet<u32> = std::mem::take(&mut *relation.heat.sparse.lock());
-    sparse.extend(blocks);
-    let mut group = Vec::new();
+    let heat = &relation.heat;
+    let mut candidates: BTreeSet<u32> = std::mem::take(&mut *heat.sparse.lock());
+    candidates.extend(blocks);
+    let members: Vec<Occupancy> = candidates
+        .into_iter()
+        .filter_map(|number| occupancy(collector, relation, number))
+        .collect();
+    let wait = heat
+        .retry_at
+        .load(Ordering::Relaxed)
+        .saturating_sub(heat::now());
     let mut moved = false;
-    for number in sparse {
-        if let Some(block) = occupancy(collector, relation, number) {
-            group.push(block);
+    let mut groups: Vec<&[Occupancy]> = members.chunks(GROUP).collect();
+    groups.reverse();
+    while let Some(group) = groups.pop() {
+        let plan = select(group);
+        if plan.moves.len() > MOVES && group.len() >= 2 * SMALLEST_GROUP {
+            let (one, other) = group.split_at(group.len() / 2);
+            groups.extend([other, one]);
+            continue;
         }
-        if group.len() == GROUP {
-            moved |= compact_group(collector, relation, &std::mem::take(&mut group));
+        if !is_worth_it(group, &plan) {
+            heat.sparse.lock().extend(plan.partial);
+            continue;
         }
-    }
-    if !group.is_empty() {
-        moved |= compact_group(collector, relation, &group);
+        if (wait == 0 || force) && move_all(collector, relation, group, &plan) {
+            moved = true;
+            heat.yielded.store(0, Ordering::Relaxed);
+            continue;
+        }
+        // Nor would the others have come through.
+        let wait = if wait == 0 {
+            let yielded = heat.yielded.fetch_add(1, Ordering::Relaxed);
+            let wait = FIRST_WAIT * (1 << yielded.min(6));
+            let retry_at = heat::now() + wait.as_micros() as u64;
+            heat.retry_at.store(retry_at, Ordering::Relaxed);
+            wait
+        } else {
+            Duration::from_micros(wait)
+        };
+        let rest = std::iter::once(group).chain(groups);
+        let rest: Vec<u32> = rest.flatten().map(|block| block.number).collect();
+        collector.observer().note_for(relation, rest, wait);
+        break;
     }
     moved
+}
+
+/// Whether moving the rows empties a block or fills a gap in the middle of one.
+fn is_worth_it(group: &[Occupancy], plan: &Plan) -> bool {
+    !plan.moves.is_empty()
+        && (!plan.emptied.is_empty() || group.iter().any(Occupancy::has_inner_gaps))
 }
 
 /// A block as a member of a group, if it is one.
@@ -94,21 +136,13 @@ fn occupancy(collector: &Collector, relation: &Relation, number: u32) -> Option<
     })
 }
 
-fn compact_group(
+/// Moves the rows of a group; `false` if that was undone.
+fn move_all(
     collector: &Arc<Collector>,
     relation: &Arc<Relation>,
     group: &[Occupancy],
+    plan: &Plan,
 ) -> bool {
-    let plan = select(group);
-    if plan.moves.is_empty() {
-        return false;
-    }
-    // Filling a block whose gaps are all at its end from another that stays would gain nothing.
-    let fills = group.iter().any(|block| block.has_inner_gaps());
-    if plan.emptied.is_empty() && !fills {
-        relation.heat.sparse.lock().extend(plan.partial);
-        return false;
-    }
     // Blocks thaw to be filled. Freezing must not make a statement fail for want of memory.
     let row: usize = relation
         .columns()
@@ -122,15 +156,10 @@ fn compact_group(
     let transaction = Transaction::yielding(collector);
     let done = match transaction.compact(relation) {
         // Whatever an error was about (memory, a writer who was first), there is no hurry.
-        Some(mut writer) => move_rows(&transaction, &mut writer, &plan).is_ok(),
+        Some(mut writer) => move_rows(&transaction, &mut writer, plan).is_ok(),
         None => false,
     };
     if !done || !transaction.commit_alone(PATIENCE) {
-        relation
-            .heat
-            .sparse
-            .lock()
-            .extend(group.iter().map(|block| block.number));
         return false;
     }
     let heat = &relation.heat;

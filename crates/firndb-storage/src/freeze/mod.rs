@@ -76,7 +76,7 @@ pub(crate) fn run(collector: &Arc<Collector>) {
 /// Compacts and freezes what can be of these blocks, ascending. What a compaction moved freezes when its records have been collected.
 fn visit(collector: &Arc<Collector>, relation: &Arc<Relation>, blocks: &[u32]) -> Visit {
     let _freezer = relation.heat.freezer.lock();
-    compact::compact(collector, relation, blocks);
+    compact::compact(collector, relation, blocks, false);
     let visit = gather::gather(relation, blocks);
     rewrite(collector, relation);
     visit
@@ -96,7 +96,7 @@ pub(crate) fn freeze_now(collector: &Arc<Collector>, relation: &Arc<Relation>) -
     let blocks = || (0..relation.block_count()).collect::<Vec<u32>>();
     collector.collect();
     let _freezer = relation.heat.freezer.lock();
-    if compact::compact(collector, relation, &blocks()) {
+    if compact::compact(collector, relation, &blocks(), true) {
         collector.collect();
     }
     let visit = gather::gather(relation, &blocks());

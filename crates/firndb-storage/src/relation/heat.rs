@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -59,6 +59,9 @@ pub(crate) struct Heat {
     pub(crate) emptied: AtomicU64,
     /// When extents that are mostly garbage were last looked for.
     pub(crate) rewritten: AtomicU64,
+    /// How often in a row a compaction could not be committed, and when to try again.
+    pub(crate) yielded: AtomicU32,
+    pub(crate) retry_at: AtomicU64,
     /// Blocks with gaps that a later compaction may fill or empty.
     pub(crate) sparse: Mutex<BTreeSet<u32>>,
     /// Held by who compacts or freezes: one thread at a time.
@@ -80,6 +83,8 @@ impl Heat {
             moved: AtomicU64::new(0),
             emptied: AtomicU64::new(0),
             rewritten: AtomicU64::new(0),
+            yielded: AtomicU32::new(0),
+            retry_at: AtomicU64::new(0),
             sparse: Mutex::default(),
             freezer: Mutex::new(()),
         }

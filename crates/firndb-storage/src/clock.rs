@@ -13,9 +13,15 @@ use std::sync::{Arc, Condvar, MutexGuard, PoisonError};
 
 use parking_lot::Mutex;
 
-use crate::protocol::Outcome;
 pub(crate) use crate::protocol::Timestamp;
-use crate::snapshot::TransactionState;
+
+/// A transaction that yields to others, and commits when there is no other.
+pub(crate) trait Alone: std::fmt::Debug + Send + Sync {
+    /// Commits, unless somebody preempted it.
+    fn commit(&self, time: Timestamp) -> bool;
+    /// Whether it has committed.
+    fn has_committed(&self) -> bool;
+}
 
 #[derive(Debug)]
 struct Order {
@@ -23,7 +29,7 @@ struct Order {
     /// Registered starts in ascending order, with how many share one.
     starts: VecDeque<(Timestamp, usize)>,
     /// Who waits to commit alone.
-    alone: Vec<Arc<TransactionState>>,
+    alone: Vec<Arc<dyn Alone>>,
 }
 
 /// The clock of one database.
@@ -100,20 +106,22 @@ impl Clock {
     }
 
     /// Lets a transaction that yields commit as soon as no other one is open: now, or when the last of them ends. See [`withdraw`](Self::withdraw).
-    pub(crate) fn commit_alone(&self, state: &Arc<TransactionState>) {
+    pub(crate) fn commit_alone(&self, transaction: Arc<dyn Alone>) {
         let mut order = self.order.lock();
-        order.alone.push(Arc::clone(state));
+        order.alone.push(transaction);
         self.waiting.store(true, Ordering::SeqCst);
         self.commit_waiting(&mut order);
     }
 
     /// Takes that back if it has not committed; gives whether it has.
-    pub(crate) fn withdraw(&self, state: &Arc<TransactionState>) -> bool {
+    pub(crate) fn withdraw(&self, transaction: &dyn Alone) -> bool {
         let mut order = self.order.lock();
-        order.alone.retain(|other| !Arc::ptr_eq(other, state));
+        order
+            .alone
+            .retain(|other| !std::ptr::addr_eq(Arc::as_ptr(other), transaction));
         self.waiting
             .store(!order.alone.is_empty(), Ordering::SeqCst);
-        matches!(state.status.outcome(), Outcome::Committed(_))
+        transaction.has_committed()
     }
 
     /// Nobody opens a transaction while the latch is held.
@@ -121,9 +129,9 @@ impl Clock {
         if self.open.load(Ordering::SeqCst) > 0 {
             return;
         }
-        for state in std::mem::take(&mut order.alone) {
+        for transaction in std::mem::take(&mut order.alone) {
             let time = Timestamp(order.published.0 + 1);
-            if state.status.settle(Outcome::Committed(time)) {
+            if transaction.commit(time) {
                 order.published = time;
             }
         }

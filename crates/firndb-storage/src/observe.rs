@@ -39,9 +39,16 @@ struct Table {
     blocks: BTreeMap<u32, Candidate>,
 }
 
+#[derive(Default)]
+struct Tables {
+    by_id: HashMap<u64, Table>,
+    /// When the freezer will look; `None` if it will sleep until it is woken.
+    next: Option<Instant>,
+}
+
 /// The blocks of a database that may become cold.
 pub(crate) struct Observer {
-    tables: Mutex<HashMap<u64, Table>>,
+    tables: Mutex<Tables>,
     bell: Bell,
     stopped: AtomicBool,
 }
@@ -73,28 +80,34 @@ impl Observer {
         blocks: impl IntoIterator<Item = u32>,
         later: Duration,
     ) {
-        if relation.heat.threshold().is_none() {
+        let Some(threshold) = relation.heat.threshold() else {
             return;
-        }
+        };
         let candidate = Candidate {
             written: Instant::now() + later,
             attempts: 0,
         };
         let mut tables = self.tables.lock();
-        let mut is_new = false;
-        let table = tables.entry(relation.id).or_insert_with(|| {
-            is_new = true;
-            Table {
-                relation: Arc::downgrade(relation),
-                blocks: BTreeMap::new(),
-            }
+        let table = tables.by_id.entry(relation.id).or_insert_with(|| Table {
+            relation: Arc::downgrade(relation),
+            blocks: BTreeMap::new(),
         });
+        let before = table.blocks.len();
         for block in blocks {
             table.blocks.insert(block, candidate);
         }
+        if before == 0 && table.blocks.is_empty() {
+            tables.by_id.remove(&relation.id);
+            return;
+        }
+        // Mostly the freezer looks earlier than that anyway.
+        let due = candidate.due(threshold);
+        let is_first = tables.next.is_none_or(|next| due < next);
+        if is_first {
+            tables.next = Some(due);
+        }
         drop(tables);
-        // With a table that is listed already, the freezer knows when to look.
-        if is_new {
+        if is_first {
             self.bell.ring();
         }
     }
@@ -103,7 +116,8 @@ impl Observer {
     pub(crate) fn take_cold(&self, now: Instant) -> (Vec<Cold>, Option<Instant>) {
         let mut cold = Vec::new();
         let mut next: Option<Instant> = None;
-        self.tables.lock().retain(|_, table| {
+        let mut tables = self.tables.lock();
+        tables.by_id.retain(|_, table| {
             let Some(relation) = table.relation.upgrade() else {
                 return false;
             };
@@ -130,13 +144,15 @@ impl Observer {
             }
             !table.blocks.is_empty()
         });
+        tables.next = next;
+        drop(tables);
         (cold, next)
     }
 
     /// Forgets blocks that were visited after `since` and are done with, unless they were written again.
     pub(crate) fn forget(&self, relation: &Relation, blocks: &[u32], since: Instant) {
         let mut tables = self.tables.lock();
-        if let Some(table) = tables.get_mut(&relation.id) {
+        if let Some(table) = tables.by_id.get_mut(&relation.id) {
             for block in blocks {
                 if table
                     .blocks
@@ -147,16 +163,16 @@ impl Observer {
                 }
             }
             if table.blocks.is_empty() {
-                tables.remove(&relation.id);
+                tables.by_id.remove(&relation.id);
             }
         }
     }
 
-    /// Sleeps until there is something new to look after, or until `next`.
+    /// Sleeps until `next`, which [`take_cold`](Self::take_cold) said, or until there is something to look after earlier.
     pub(crate) fn wait(&self, next: Option<Instant>) {
         self.bell.listen();
-        let is_idle = next.is_none() && self.tables.lock().is_empty();
-        if self.stopped() || next.is_none() && !is_idle {
+        // A note that came before we listened has changed this; a later one rings.
+        if self.stopped() || self.tables.lock().next != next {
             self.bell.stay_awake();
             return;
         }

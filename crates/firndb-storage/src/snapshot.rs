@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::clock::Registration;
-use crate::protocol::{Standard, Status, View};
+use crate::clock::{Alone, Registration, Timestamp};
+use crate::protocol::{Outcome, Standard, Status, View};
 
 /// The part of a transaction that its records and snapshots refer to.
 pub(crate) struct TransactionState {
@@ -46,6 +46,16 @@ impl TransactionState {
 
     pub(crate) fn next_statement(&self) {
         self.statement.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+impl Alone for TransactionState {
+    fn commit(&self, time: Timestamp) -> bool {
+        self.status.settle(Outcome::Committed(time))
+    }
+
+    fn has_committed(&self) -> bool {
+        matches!(self.status.outcome(), Outcome::Committed(_))
     }
 }
 

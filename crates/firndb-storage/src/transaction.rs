@@ -15,7 +15,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::block::cells::Rows;
 use crate::block::hot::HotColumn;
 use crate::block::{Block, slot};
-use crate::clock::{Presence, Registration};
+use crate::clock::{Alone, Presence, Registration};
 use crate::collect::{Collector, Entry, Finished};
 use crate::index::Key;
 use crate::protocol::{Head, Linked, Observed, Outcome, Standard, View, may_write, settle};
@@ -259,13 +259,13 @@ impl Transaction {
     pub(crate) fn commit_alone(mut self, patience: Duration) -> bool {
         let clock = Arc::clone(&self.collector.resources().clock);
         let begun = Instant::now();
-        clock.commit_alone(&self.state);
+        clock.commit_alone(Arc::clone(&self.state) as Arc<dyn Alone>);
         let mut nap = Duration::from_micros(20);
         while self.state.status.outcome() == Outcome::InProgress && begun.elapsed() < patience {
             std::thread::sleep(nap);
             nap = (nap * 2).min(Duration::from_millis(1));
         }
-        if !clock.withdraw(&self.state) {
+        if !clock.withdraw(&*self.state) {
             return false;
         }
         self.ended = true;

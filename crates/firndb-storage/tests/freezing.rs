@@ -758,3 +758,231 @@ fn memory_stays_where_it_is_over_rounds_of_everything() {
     assert!(last <= first + first / 2, "{settled:?}");
     assert_eq!(storage.memory().undo, 0);
 }
+
+#[test]
+fn an_extent_that_is_mostly_garbage_is_rewritten() {
+    let storage = storage();
+    let (table, slots) = table_of(&storage, 400_000);
+    table.freeze();
+    let full = storage.memory().frozen;
+    // A block at a time, so that each freezes alone; one row of the first extent's blocks stays untouched in every column.
+    let mut most = 0;
+    for round in 0..40 {
+        let transaction = begin(&storage);
+        let changed = [slots[(round * 37_000) % slots.len()]];
+        table
+            .update(&transaction, &changed, &[1], &strings(&["other"]))
+            .unwrap();
+        transaction.commit().unwrap();
+        table.freeze();
+        storage.collect();
+        most = most.max(storage.memory().frozen);
+    }
+    assert!(most < 3 * full, "{most} bytes at most, {full} at first");
+    eventually("garbage is given back", || {
+        table.freeze();
+        storage.collect();
+        storage.memory().frozen <= 2 * full
+    });
+    assert!(
+        contents(&storage, &table)
+            .iter()
+            .map(|row| row.0)
+            .eq(0..400_000)
+    );
+}
+
+#[test]
+fn a_compaction_that_a_transaction_holds_up_is_made_up_for_when_it_ends() {
+    let storage = storage();
+    let (table, slots) = table_of(&storage, 100_000);
+    table.freeze();
+    let transaction = begin(&storage);
+    let gone: Vec<Slot> = slots
+        .iter()
+        .filter(|slot| slot.0 % 10 != 0)
+        .copied()
+        .collect();
+    table.delete(&transaction, &gone).unwrap();
+    transaction.commit().unwrap();
+    storage.collect();
+    let open = begin(&storage);
+    let blocks = table.blocks().len();
+    table.set_freeze_after(Some(Duration::from_millis(1)));
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(table.blocks().len(), blocks);
+    assert_eq!(seen(&table, &open).len(), 100_000 - gone.len());
+    drop(open);
+    // Nobody writes any more.
+    eventually("the rows move together", || table.blocks().len() < blocks);
+    assert_eq!(contents(&storage, &table).len(), 100_000 - gone.len());
+}
+
+/// Values of every stored type, with nulls; `seed` makes them differ.
+fn every_type(rows: i64, seed: i64) -> RecordBatch {
+    use arrow::array::types::{Int32Type, IntervalMonthDayNano};
+    use arrow::array::*;
+    use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
+    let some = |row: i64| (row % 7 != 3).then_some(row * 31 + seed);
+    let numbers: Vec<Option<i64>> = (0..rows).map(some).collect();
+    let each = |of: &dyn Fn(i64) -> String| -> Vec<Option<String>> {
+        numbers.iter().map(|number| number.map(of)).collect()
+    };
+    macro_rules! numbers {
+        ($array:ty, $native:ty) => {
+            Arc::new(<$array>::from(
+                numbers
+                    .iter()
+                    .map(|number| number.map(|number| number as $native))
+                    .collect::<Vec<_>>(),
+            )) as ArrayRef
+        };
+    }
+    let texts = each(&|number| {
+        if number % 2 == 0 {
+            format!("{number}")
+        } else {
+            name_of(number)
+        }
+    });
+    let bytes: Vec<Option<&[u8]>> = texts
+        .iter()
+        .map(|text| text.as_ref().map(|text| text.as_bytes()))
+        .collect();
+    let fixed = numbers
+        .iter()
+        .map(|number| number.map(|number| number.to_le_bytes().to_vec()));
+    let lists = numbers.iter().map(|number| {
+        number.map(|number| {
+            (0..number % 4)
+                .map(|at| Some(at as i32))
+                .collect::<Vec<_>>()
+        })
+    });
+    let decimal: Vec<Option<i128>> = numbers.iter().map(|n| n.map(i128::from)).collect();
+    let narrow: Vec<Option<i64>> = numbers.clone();
+    let intervals: Vec<Option<IntervalMonthDayNano>> = numbers
+        .iter()
+        .map(|n| n.map(|n| IntervalMonthDayNano::new(n as i32, n as i32, n)))
+        .collect();
+    let inner = Field::new("a", DataType::Int64, true);
+    let outer = StructArray::from(vec![(
+        Arc::new(inner),
+        Arc::new(Int64Array::from(numbers.clone())) as ArrayRef,
+    )]);
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(BooleanArray::from(
+            numbers
+                .iter()
+                .map(|n| n.map(|n| n % 2 == 0))
+                .collect::<Vec<_>>(),
+        )),
+        numbers!(Int8Array, i8),
+        numbers!(Int16Array, i16),
+        numbers!(Int32Array, i32),
+        numbers!(Int64Array, i64),
+        numbers!(UInt8Array, u8),
+        numbers!(UInt16Array, u16),
+        numbers!(UInt32Array, u32),
+        numbers!(UInt64Array, u64),
+        numbers!(Float32Array, f32),
+        numbers!(Float64Array, f64),
+        Arc::new(
+            Decimal64Array::from(narrow)
+                .with_precision_and_scale(18, 2)
+                .unwrap(),
+        ),
+        Arc::new(
+            Decimal128Array::from(decimal)
+                .with_precision_and_scale(38, 2)
+                .unwrap(),
+        ),
+        numbers!(Date32Array, i32),
+        numbers!(Time64MicrosecondArray, i64),
+        numbers!(TimestampMicrosecondArray, i64),
+        Arc::new(IntervalMonthDayNanoArray::from(intervals)),
+        Arc::new(StringArray::from(texts.clone())),
+        Arc::new(BinaryArray::from(bytes)),
+        Arc::new(FixedSizeBinaryArray::try_from_sparse_iter_with_size(fixed, 8).unwrap()),
+        Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>(lists)),
+        Arc::new(outer),
+    ];
+    assert_eq!(
+        columns[15].data_type(),
+        &DataType::Timestamp(TimeUnit::Microsecond, None)
+    );
+    let fields: Vec<Field> = columns
+        .iter()
+        .enumerate()
+        .map(|(number, column)| Field::new(format!("c{number}"), column.data_type().clone(), true))
+        .collect();
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap()
+}
+
+#[test]
+fn every_type_freezes_and_thaws_and_moves() {
+    let storage = storage();
+    let batch = every_type(9000, 0);
+    let table = storage.create_table("t", batch.schema()).unwrap();
+    table.set_freeze_after(None);
+    let all: Vec<usize> = (0..batch.num_columns()).collect();
+    let transaction = begin(&storage);
+    let mut slots = Vec::new();
+    for first in (0..9000).step_by(1000) {
+        slots.extend(
+            table
+                .insert(&transaction, &batch.slice(first, 1000))
+                .unwrap(),
+        );
+    }
+    transaction.commit().unwrap();
+    let shown = || -> Vec<String> {
+        let transaction = begin(&storage);
+        let scan = table.scan(&transaction.snapshot()).unwrap();
+        let mut rows = Vec::new();
+        for morsel in 0..scan.morsels() {
+            let (found, _) = scan.read(morsel, &all, Form::Consumer, false).unwrap();
+            let text = arrow::util::pretty::pretty_format_batches(&[found])
+                .unwrap()
+                .to_string();
+            rows.extend(
+                text.lines()
+                    .skip(3)
+                    .filter(|line| line.starts_with("| "))
+                    .map(|line| line.split('|').map(str::trim).collect::<Vec<_>>().join("|")),
+            );
+        }
+        rows
+    };
+    let hot = shown();
+    assert_eq!(hot.len(), 9000);
+    assert!(table.freeze().frozen > 0);
+    assert!(all_frozen(&table));
+    assert_eq!(shown(), hot);
+    let other = every_type(9000, 7);
+    let transaction = begin(&storage);
+    let changed: Vec<Slot> = slots.iter().step_by(3).copied().collect();
+    let values = (0..9000)
+        .step_by(3)
+        .map(|row| other.slice(row, 1))
+        .collect::<Vec<_>>();
+    let values = arrow::compute::concat_batches(&other.schema(), &values).unwrap();
+    table.update(&transaction, &changed, &all, &values).unwrap();
+    transaction.commit().unwrap();
+    let changed = shown();
+    assert_ne!(changed, hot);
+    table.freeze();
+    assert!(all_frozen(&table));
+    assert_eq!(shown(), changed);
+    let transaction = begin(&storage);
+    let gone: Vec<Slot> = slots.iter().skip(1).step_by(2).copied().collect();
+    table.delete(&transaction, &gone).unwrap();
+    transaction.commit().unwrap();
+    let mut left = shown();
+    table.freeze();
+    assert!(table.freeze_counts().moved > 0);
+    let mut moved = shown();
+    left.sort();
+    moved.sort();
+    assert_eq!(moved, left);
+}

@@ -2,22 +2,34 @@
 //!
 //! Invariants:
 //! - `published` is the greatest timestamp all of whose commits are complete; it never goes back.
+//! - A transaction that yields ([`Clock::commit_alone`]) commits at a moment when no other transaction is open. So every transaction that can write sees it whole,
+//!   and a snapshot that does not see it belongs to a transaction that has ended.
 //! - A registered start is not below what was published at any earlier moment, so once the collector has read the [`Horizon`], no
 //!   snapshot can appear below it, nor between two starts that it lists.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, MutexGuard, PoisonError};
 
 use parking_lot::Mutex;
 
 pub(crate) use crate::protocol::Timestamp;
 
+/// A transaction that yields to others, and commits when there is no other.
+pub(crate) trait Alone: std::fmt::Debug + Send + Sync {
+    /// Commits, unless somebody preempted it.
+    fn commit(&self, time: Timestamp) -> bool;
+    /// Whether it has committed.
+    fn has_committed(&self) -> bool;
+}
+
 #[derive(Debug)]
 struct Order {
     published: Timestamp,
     /// Registered starts in ascending order, with how many share one.
     starts: VecDeque<(Timestamp, usize)>,
+    /// Who waits to commit alone.
+    alone: Vec<Arc<dyn Alone>>,
 }
 
 /// The clock of one database.
@@ -27,6 +39,10 @@ pub(crate) struct Clock {
     /// Whether the collector keeps records until a snapshot goes.
     awaited: AtomicBool,
     bell: Bell,
+    /// Open transactions that do not yield. Raised under the latch.
+    open: AtomicUsize,
+    /// Whether somebody waits to commit alone.
+    waiting: AtomicBool,
 }
 
 /// What bounds collection.
@@ -46,15 +62,29 @@ impl Clock {
             order: Mutex::new(Order {
                 published: Timestamp(1),
                 starts: VecDeque::new(),
+                alone: Vec::new(),
             }),
             awaited: AtomicBool::new(false),
             bell: Bell::default(),
+            open: AtomicUsize::new(0),
+            waiting: AtomicBool::new(false),
         })
+    }
+
+    /// Opens a transaction: counts it and registers its snapshot of what is published.
+    pub(crate) fn open(self: &Arc<Self>) -> (Presence, Registration) {
+        let mut order = self.order.lock();
+        self.open.fetch_add(1, Ordering::SeqCst);
+        let presence = Presence(Arc::clone(self));
+        (presence, self.register_in(&mut order))
     }
 
     /// Registers a snapshot of what is published.
     pub(crate) fn register(self: &Arc<Self>) -> Registration {
-        let mut order = self.order.lock();
+        self.register_in(&mut self.order.lock())
+    }
+
+    fn register_in(self: &Arc<Self>, order: &mut Order) -> Registration {
         let start = order.published;
         match order.starts.back_mut() {
             Some((last, count)) if *last == start => *count += 1,
@@ -73,6 +103,39 @@ impl Clock {
         publish(time);
         order.published = time;
         time
+    }
+
+    /// Lets a transaction that yields commit as soon as no other one is open: now, or when the last of them ends. See [`withdraw`](Self::withdraw).
+    pub(crate) fn commit_alone(&self, transaction: Arc<dyn Alone>) {
+        let mut order = self.order.lock();
+        order.alone.push(transaction);
+        self.waiting.store(true, Ordering::SeqCst);
+        self.commit_waiting(&mut order);
+    }
+
+    /// Takes that back if it has not committed; gives whether it has.
+    pub(crate) fn withdraw(&self, transaction: &dyn Alone) -> bool {
+        let mut order = self.order.lock();
+        order
+            .alone
+            .retain(|other| !std::ptr::addr_eq(Arc::as_ptr(other), transaction));
+        self.waiting
+            .store(!order.alone.is_empty(), Ordering::SeqCst);
+        transaction.has_committed()
+    }
+
+    /// Nobody opens a transaction while the latch is held.
+    fn commit_waiting(&self, order: &mut Order) {
+        if self.open.load(Ordering::SeqCst) > 0 {
+            return;
+        }
+        for transaction in std::mem::take(&mut order.alone) {
+            let time = Timestamp(order.published.0 + 1);
+            if transaction.commit(time) {
+                order.published = time;
+            }
+        }
+        self.waiting.store(false, Ordering::SeqCst);
     }
 
     pub(crate) fn horizon(&self) -> Horizon {
@@ -111,6 +174,20 @@ impl Clock {
                     self.bell.ring();
                 }
             }
+        }
+    }
+}
+
+/// An open transaction that does not yield.
+#[derive(Debug)]
+pub(crate) struct Presence(Arc<Clock>);
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        let clock = &self.0;
+        let last = clock.open.fetch_sub(1, Ordering::SeqCst) == 1;
+        if last && clock.waiting.load(Ordering::SeqCst) {
+            clock.commit_waiting(&mut clock.order.lock());
         }
     }
 }
@@ -157,6 +234,15 @@ impl Bell {
     /// Sleeps until a ring or an alarm.
     pub(crate) fn sleep(&self) {
         let woken = self.changed.wait_while(self.rung(), |rung| !*rung);
+        drop(woken.unwrap_or_else(PoisonError::into_inner));
+        self.asleep.store(false, Ordering::SeqCst);
+    }
+
+    /// Sleeps until a ring or an alarm, or for a time.
+    pub(crate) fn sleep_for(&self, time: std::time::Duration) {
+        let woken = self
+            .changed
+            .wait_timeout_while(self.rung(), time, |rung| !*rung);
         drop(woken.unwrap_or_else(PoisonError::into_inner));
         self.asleep.store(false, Ordering::SeqCst);
     }

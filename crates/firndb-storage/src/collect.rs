@@ -10,7 +10,7 @@
 //! Memory is freed an epoch after it was unlinked. One thread at a time collects: the collector's own, which sleeps when there is nothing to
 //! do, or a committer, when the queue is long.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 use crate::block::place;
 use crate::clock::{Horizon, Timestamp};
 use crate::index::Key;
+use crate::observe::Observer;
 use crate::protocol::Outcome;
 use crate::reclaim::Pin;
 use crate::relation::Relation;
@@ -65,7 +66,10 @@ struct Work {
     aborted: Vec<Finished>,
     committed: BTreeMap<Timestamp, Finished>,
     entries: Vec<Entry>,
+    /// Blocks to look after when there is time.
     touched: HashSet<(u64, u32)>,
+    /// Blocks that this pass met, by relation.
+    written: HashMap<u64, (Arc<Relation>, HashSet<u32>)>,
     relations: Vec<Arc<Relation>>,
     /// Number of waiting transactions from which those that others emptied are looked for.
     swept: usize,
@@ -89,6 +93,7 @@ pub(crate) struct Collector {
     queued: AtomicUsize,
     work: Mutex<Work>,
     stopped: AtomicBool,
+    observer: Observer,
 }
 
 impl Collector {
@@ -99,7 +104,13 @@ impl Collector {
             queued: AtomicUsize::new(0),
             work: Mutex::default(),
             stopped: AtomicBool::new(false),
+            observer: Observer::new(),
         })
+    }
+
+    /// Which blocks may become cold.
+    pub(crate) fn observer(&self) -> &Observer {
+        &self.observer
     }
 
     pub(crate) fn resources(&self) -> &Arc<Resources> {
@@ -203,6 +214,7 @@ impl Collector {
                 .retire(Box::new(move || drop(garbage)));
         }
         left.progress |= self.forget_entries(work);
+        self.observe(work);
         self.tidy(work, thorough);
         let waiting = self.resources.reclaimer.reclaim();
         left.operations = waiting > 0 || !work.aborted.is_empty();
@@ -234,6 +246,7 @@ impl Collector {
         };
         if time > horizon.oldest && time <= horizon.published {
             self.prune(&mut finished, horizon, garbage);
+            self.touch(work, &finished);
             if finished.undo.is_empty() && finished.entries.is_empty() {
                 garbage.push(Box::new((finished.undo, finished.state)));
                 return;
@@ -324,7 +337,7 @@ impl Collector {
         work.entries.len() < before
     }
 
-    /// Remembers which blocks to look after.
+    /// Remembers which blocks to look after, and that they were written.
     fn touch(&self, work: &mut Work, finished: &Finished) {
         for relation in &finished.relations {
             if !work
@@ -335,14 +348,32 @@ impl Collector {
                 work.relations.push(Arc::clone(relation));
             }
         }
+        let mut last = None;
         for own in finished.undo.records(Position::default()) {
             let record = own.record(&finished.undo);
             if let (Some((block, _)), Some(relation)) = (
                 place(record.slot),
                 finished.relations.get(record.table as usize),
             ) {
-                work.touched.insert((relation.id, block));
+                let block = (relation.id, block);
+                // Records of one block mostly follow each other.
+                if last != Some(block) {
+                    last = Some(block);
+                    work.touched.insert(block);
+                    let (_, written) = work
+                        .written
+                        .entry(relation.id)
+                        .or_insert_with(|| (Arc::clone(relation), HashSet::new()));
+                    written.insert(block.1);
+                }
             }
+        }
+    }
+
+    /// Tells the observer what this pass met.
+    fn observe(&self, work: &mut Work) {
+        for (relation, blocks) in work.written.drain().map(|(_, written)| written) {
+            self.observer.note(&relation, blocks);
         }
     }
 

@@ -8,7 +8,8 @@
 //!      │            │
 //!      │        Table (handle: relation + layout) ── Scan, BulkInsert
 //!      │            │
-//!   collect     relation: blocks, columns, access, indexes    one per table
+//!   collect ──► observe ◄── freeze (cold blocks)
+//!      │        relation: blocks, columns, access, indexes    one per table
 //!      │            │
 //!      │        block: hot columns and heaps │ frozen extents
 //!      │            │
@@ -30,9 +31,11 @@ mod block;
 mod clock;
 mod collect;
 pub mod error;
+mod freeze;
 pub mod frozen;
 pub mod index;
 pub mod memory;
+mod observe;
 pub mod protocol;
 mod reclaim;
 mod relation;
@@ -49,5 +52,8 @@ pub use memory::MemoryUse;
 pub use protocol::Timestamp;
 pub use snapshot::Snapshot;
 pub use storage::{Storage, StorageConfig};
-pub use table::{BulkInsert, ColumnStatistics, Form, Layout, Scan, Slot, Table, TableStatistics};
+pub use table::{
+    BlockInfo, BlockState, BulkInsert, ColumnStatistics, Form, Freeze, FreezeCounts, Layout, Scan,
+    Slot, Table, TableStatistics,
+};
 pub use transaction::{Isolation, Savepoint, Transaction};

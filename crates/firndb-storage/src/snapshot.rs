@@ -3,14 +3,22 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::clock::Registration;
-use crate::protocol::{Standard, Status, View};
+use crate::clock::{Alone, Registration, Timestamp};
+use crate::protocol::{Outcome, Standard, Status, View};
 
 /// The part of a transaction that its records and snapshots refer to.
 pub(crate) struct TransactionState {
     pub(crate) id: u64,
     pub(crate) status: Status<Standard>,
     statement: AtomicU32,
+}
+
+impl std::fmt::Debug for TransactionState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TransactionState")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
 }
 
 impl TransactionState {
@@ -22,6 +30,15 @@ impl TransactionState {
         })
     }
 
+    /// Of a transaction that gives way to others.
+    pub(crate) fn yielding(id: u64) -> Arc<Self> {
+        Arc::new(Self {
+            id,
+            status: Status::yielding(),
+            statement: AtomicU32::new(0),
+        })
+    }
+
     /// The number of the current statement.
     pub(crate) fn statement(&self) -> u32 {
         self.statement.load(Ordering::Acquire)
@@ -29,6 +46,16 @@ impl TransactionState {
 
     pub(crate) fn next_statement(&self) {
         self.statement.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+impl Alone for TransactionState {
+    fn commit(&self, time: Timestamp) -> bool {
+        self.status.settle(Outcome::Committed(time))
+    }
+
+    fn has_committed(&self) -> bool {
+        matches!(self.status.outcome(), Outcome::Committed(_))
     }
 }
 

@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use arrow::datatypes::SchemaRef;
 
 use crate::collect::Collector;
+use crate::freeze;
 use crate::memory::MemoryUse;
 use crate::relation::Relation;
 use crate::relation::layout::Layout;
@@ -25,11 +26,11 @@ pub struct StorageConfig {
 
 /// One database's storage: clock, epochs, arena, collector. Cheap to clone by `Arc`.
 ///
-/// Dropping the last reference ends the collector's thread. Tables, transactions and snapshots that are still held stay valid.
+/// Dropping the last reference ends its threads: the collector's and the freezer's. Tables, transactions and snapshots that are still held stay valid.
 pub struct Storage {
     collector: Arc<Collector>,
-    thread: Option<JoinHandle<()>>,
-    /// The process that opened it: a forked child has no collector thread to join.
+    threads: Vec<JoinHandle<()>>,
+    /// The process that opened it: a forked child has no threads to join.
     process: u32,
 }
 
@@ -38,18 +39,25 @@ impl Storage {
     pub fn open(config: StorageConfig) -> Result<Arc<Storage>> {
         let resources = Resources::new(config.memory_limit, config.threads)?;
         let collector = Collector::new(&resources);
-        let thread = std::thread::Builder::new()
-            .name("firndb-collect".into())
-            .spawn({
-                let collector = Arc::clone(&collector);
-                move || collector.run()
-            })
-            .map_err(|error| Error::System(format!("no thread for the collector: {error}")))?;
-        Ok(Arc::new(Storage {
+        // Made before the threads: if one is refused, dropping it ends the other.
+        let mut storage = Storage {
             collector,
-            thread: Some(thread),
+            threads: Vec::new(),
             process: std::process::id(),
-        }))
+        };
+        storage.spawn("firndb-collect", |collector| collector.run())?;
+        storage.spawn("firndb-freeze", freeze::run)?;
+        Ok(Arc::new(storage))
+    }
+
+    fn spawn(&mut self, name: &str, work: fn(&Arc<Collector>)) -> Result<()> {
+        let collector = Arc::clone(&self.collector);
+        let thread = std::thread::Builder::new()
+            .name(name.into())
+            .spawn(move || work(&collector))
+            .map_err(|error| Error::System(format!("no thread {name}: {error}")))?;
+        self.threads.push(thread);
+        Ok(())
     }
 
     /// Begins a transaction; its snapshot is the last published commit.
@@ -86,9 +94,10 @@ impl Drop for Storage {
         if self.process != std::process::id() {
             return;
         }
+        self.collector.observer().stop();
         self.collector.stop();
-        if let Some(thread) = self.thread.take() {
-            // A panic of the collector has been reported by its thread; there is nobody to tell here.
+        for thread in self.threads.drain(..) {
+            // A panic has been reported by its thread; there is nobody to tell here.
             let _ = thread.join();
         }
         self.collector.collect();

@@ -8,23 +8,24 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::block::cells::Rows;
 use crate::block::hot::HotColumn;
 use crate::block::{Block, slot};
-use crate::clock::Registration;
+use crate::clock::{Alone, Presence, Registration};
 use crate::collect::{Collector, Entry, Finished};
 use crate::index::Key;
-use crate::protocol::{Head, Observed, Outcome, Standard, View, may_write};
+use crate::protocol::{Head, Linked, Observed, Outcome, Standard, View, may_write, settle};
 use crate::reclaim::Pin;
 use crate::relation::Relation;
 use crate::relation::index::Index;
 use crate::relation::layout::Layout;
 use crate::slot::Slot;
 use crate::snapshot::{Snapshot, TransactionState};
-use crate::undo::{Author, Change, Own, Position, Shape, UndoBuffer};
+use crate::undo::{Author, Change, Own, Position, Shape, UndoBuffer, UndoRecord};
 use crate::{Error, Result};
 
 /// What a transaction sees of others.
@@ -101,6 +102,8 @@ pub struct Transaction {
     registration: Arc<Registration>,
     writes: Mutex<Writes>,
     ended: bool,
+    /// None if it yields. Goes when the outcome is visible.
+    presence: Option<Presence>,
 }
 
 /// A place in a transaction to return to.
@@ -112,15 +115,33 @@ pub struct Savepoint {
     keys: usize,
 }
 
+fn next_id() -> u64 {
+    static IDS: AtomicU64 = AtomicU64::new(1);
+    IDS.fetch_add(1, Ordering::Relaxed)
+}
+
 impl Transaction {
     pub(crate) fn new(collector: &Arc<Collector>, _isolation: Isolation) -> Self {
-        static IDS: AtomicU64 = AtomicU64::new(1);
+        let (presence, registration) = collector.resources().clock.open();
         Self {
             collector: Arc::clone(collector),
-            state: TransactionState::new(IDS.fetch_add(1, Ordering::Relaxed)),
+            state: TransactionState::new(next_id()),
+            registration: Arc::new(registration),
+            writes: Mutex::default(),
+            ended: false,
+            presence: Some(presence),
+        }
+    }
+
+    /// A transaction that gives way to all others: it ends by [`commit_alone`](Self::commit_alone) only.
+    pub(crate) fn yielding(collector: &Arc<Collector>) -> Self {
+        Self {
+            collector: Arc::clone(collector),
+            state: TransactionState::yielding(next_id()),
             registration: Arc::new(collector.resources().clock.register()),
             writes: Mutex::default(),
             ended: false,
+            presence: None,
         }
     }
 
@@ -189,7 +210,7 @@ impl Transaction {
     /// Commits.
     pub fn commit(mut self) -> Result<()> {
         self.ended = true;
-        let writes = std::mem::take(self.writes.get_mut());
+        let mut writes = std::mem::take(self.writes.get_mut());
         let resources = self.collector.resources();
         if writes.undo.is_empty() && writes.actions.is_empty() {
             // Nothing refers to the status word but snapshots, which see no records of it.
@@ -202,7 +223,7 @@ impl Transaction {
             .clock
             .commit(|time| self.state.status.set(Outcome::Committed(time)));
         let mut blocks = Vec::new();
-        for action in writes.actions {
+        for action in std::mem::take(&mut writes.actions) {
             match action {
                 Action::Load(relation, first, count) => blocks.push((relation, first, count)),
                 Action::RetireLayout(layout) => layout.retire(),
@@ -214,6 +235,12 @@ impl Transaction {
         for relation in &writes.relations {
             relation.access.leave(self.state.id, Some(time));
         }
+        self.hand_over(writes, blocks);
+        Ok(())
+    }
+
+    /// Gives what a commit leaves to the collector.
+    fn hand_over(&self, writes: Writes, blocks: Vec<(Arc<Relation>, u32, u32)>) {
         let superfluous = writes.keys.into_iter().filter(|written| !written.added);
         let mut entries = writes.stale;
         entries.extend(superfluous.map(KeyWritten::entry));
@@ -225,7 +252,29 @@ impl Transaction {
             entries,
             epoch: writes.epoch,
         });
-        Ok(())
+    }
+
+    /// Commits a transaction that yields at the first moment when no other transaction is open. Rolls back, and gives `false`, when somebody preempted it,
+    /// or no such moment came for so long.
+    pub(crate) fn commit_alone(mut self, patience: Duration) -> bool {
+        let clock = Arc::clone(&self.collector.resources().clock);
+        let begun = Instant::now();
+        clock.commit_alone(Arc::clone(&self.state) as Arc<dyn Alone>);
+        let mut nap = Duration::from_micros(20);
+        while self.state.status.outcome() == Outcome::InProgress && begun.elapsed() < patience {
+            std::thread::sleep(nap);
+            nap = (nap * 2).min(Duration::from_millis(1));
+        }
+        if !clock.withdraw(&*self.state) {
+            return false;
+        }
+        self.ended = true;
+        let writes = std::mem::take(self.writes.get_mut());
+        for relation in &writes.relations {
+            relation.access.leave_compaction();
+        }
+        self.hand_over(writes, Vec::new());
+        true
     }
 
     /// Rolls back.
@@ -236,13 +285,26 @@ impl Transaction {
     fn roll_back(&mut self) {
         self.ended = true;
         let mut writes = std::mem::take(self.writes.get_mut());
-        self.restore(&writes.undo, &writes.relations, Position::default());
+        // Of one that yields the mark comes first (see the protocol); whoever preempted it may have set it already.
+        let yields = self.presence.is_none();
+        if yields {
+            self.state.status.preempt();
+            self.restore_yielded(&writes.undo, &writes.relations);
+        } else {
+            self.restore(&writes.undo, &writes.relations, Position::default());
+        }
         let epoch = self.collector.resources().reclaimer.advance();
-        self.state.status.set(Outcome::Aborted(epoch));
+        if !yields {
+            self.state.status.set(Outcome::Aborted(epoch));
+        }
         let mut entries = writes.stale;
         entries.extend(self.undo_rest(writes.actions, std::mem::take(&mut writes.keys), epoch));
         for relation in &writes.relations {
-            relation.access.leave(self.state.id, None);
+            if yields {
+                relation.access.leave_compaction();
+            } else {
+                relation.access.leave(self.state.id, None);
+            }
         }
         if writes.undo.is_empty() && entries.is_empty() {
             return;
@@ -269,6 +331,17 @@ impl Transaction {
                 if let Some(relation) = relations.get(record.table as usize).filter(|_| !undone) {
                     relation.restore(own, record, &pin);
                 }
+            }
+        }
+    }
+
+    /// Restores the liveness that a transaction changed which yields. Its records are marked already, so the rows that it deleted may have been written by others.
+    fn restore_yielded(&self, undo: &UndoBuffer, relations: &[Arc<Relation>]) {
+        for own in undo.records(Position::default()) {
+            let pin = self.collector.resources().reclaimer.pin();
+            let record = own.record(undo);
+            if let Some(relation) = relations.get(record.table as usize) {
+                relation.restore_yielded(own, record, &pin);
             }
         }
     }
@@ -381,6 +454,27 @@ impl Transaction {
         })
     }
 
+    /// Enters a relation to move rows; `None` if somebody excludes others. The transaction yields.
+    pub(crate) fn compact(&self, relation: &Arc<Relation>) -> Option<Writer<'_>> {
+        if !relation.access.enter_compaction(&self.state) {
+            return None;
+        }
+        let mut writes = self.writes.lock();
+        writes.relations.push(Arc::clone(relation));
+        Some(Writer {
+            transaction: self,
+            writes,
+            relation: Arc::clone(relation),
+            table: 0,
+            statement: self.state.statement(),
+        })
+    }
+
+    /// Whether somebody preempted it.
+    pub(crate) fn is_preempted(&self) -> bool {
+        matches!(self.state.status.outcome(), Outcome::Aborted(_))
+    }
+
     /// Enters a relation, if it has not, and excludes other writers. When that is refused, it is a writer only if it was one before.
     pub(crate) fn exclude(&self, relation: &Arc<Relation>, layout: &Layout) -> Result<()> {
         let before = self.writes.lock().relations.len();
@@ -401,6 +495,9 @@ impl Transaction {
         relation.access.is_exclusive(self.state.id)
     }
 }
+
+/// How often a writer looks again at a row whose newest record was aborted while he looked.
+const LOOKS: u32 = 8;
 
 impl Writer<'_> {
     /// The transaction's view, with what it wrote up to now.
@@ -434,6 +531,37 @@ impl Writer<'_> {
         self.statement
     }
 
+    /// Adds the entry of a key that was written.
+    pub(crate) fn add_key(
+        &mut self,
+        index: &Arc<Index>,
+        key: Option<Key>,
+        slot: Slot,
+    ) -> Result<()> {
+        let Some(key) = key else { return Ok(()) };
+        index.entries.insert(&key, slot)?;
+        self.note_key(index, key, slot, true);
+        Ok(())
+    }
+
+    /// Remembers the entry of a key that was overwritten or deleted: it goes when nobody sees the old version.
+    pub(crate) fn leave_key(&mut self, index: &Arc<Index>, key: Option<Key>, slot: Slot) {
+        if let Some(key) = key {
+            self.note_key(index, key, slot, false);
+        }
+    }
+
+    fn note_key(&mut self, index: &Arc<Index>, key: Key, slot: Slot, added: bool) {
+        let written = KeyWritten {
+            relation: Arc::clone(&self.relation),
+            index: Arc::clone(index),
+            key,
+            slot,
+            added,
+        };
+        self.writes.keys.push(written);
+    }
+
     /// Claims fresh rows: from now on they are the transaction's, and not there for others.
     pub(crate) fn claim_fresh(
         &mut self,
@@ -460,6 +588,7 @@ impl Writer<'_> {
                 Err(error) => {
                     // Rows without a record are nobody's.
                     let rest = first + count - row;
+                    block.count_gone(rest as u32);
                     block.versions.uncount(rest as u64);
                     for row in row..first + count {
                         self.relation.bury(block, row, pin);
@@ -480,6 +609,63 @@ impl Writer<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Claims a buried row to be written again; `false` if it cannot be. From now on it is the transaction's, and not there for others.
+    pub(crate) fn claim_buried(
+        &mut self,
+        block: &Block,
+        row: usize,
+        pin: &Pin<'_>,
+    ) -> Result<bool> {
+        if !block.unbury() {
+            return Ok(false);
+        }
+        let mut heads = block.versions.attach(1, pin);
+        let claimed = loop {
+            let state = match heads.head(row).observe() {
+                Observed::Open(state) if Head::observed(state, pin).is_none() => state,
+                Observed::Open(_) => break Ok(false),
+                Observed::Marked => {
+                    std::thread::yield_now();
+                    continue;
+                }
+                Observed::Sealed => {
+                    std::thread::yield_now();
+                    heads = block.versions.reattach(pin);
+                    continue;
+                }
+            };
+            if block.live.get(row) {
+                break Ok(false);
+            }
+            let drafted = self.writes.undo.reserve(
+                &self.relation.resources.segments,
+                &Author {
+                    status: &self.transaction.state.status,
+                    statement: self.statement,
+                    table: self.table,
+                },
+                slot(block.number, row),
+                Change::Refill,
+                None,
+            );
+            let draft = match drafted {
+                Ok(draft) => draft,
+                Err(error) => break Err(error),
+            };
+            // SAFETY: a complete record of the undo buffer, which the collector keeps until it is unlinked.
+            if unsafe { heads.head(row).install(state, draft.link()) } {
+                return Ok(true);
+            }
+            self.writes.undo.take_back(draft);
+        };
+        block.versions.uncount(1);
+        // As it was. If that was the block's last row meanwhile, the block goes.
+        if block.bury(1) {
+            self.relation.remove_block(block.number);
+        }
+        claimed
     }
 
     /// Claims a row to be updated or deleted: copies the before-image of `columns` and installs the record. From now on the caller may
@@ -510,6 +696,7 @@ impl Writer<'_> {
         pin: &Pin<'_>,
     ) -> Result<()> {
         let mut heads = block.versions.attach(1, pin);
+        let mut looked_again = 0;
         loop {
             let state = match heads.head(row).observe() {
                 Observed::Open(state) => state,
@@ -523,10 +710,34 @@ impl Writer<'_> {
                     continue;
                 }
             };
-            if !may_write(Head::observed(state, pin), &self.view(), pin) {
+            let newest = Head::observed(state, pin);
+            if !may_write(newest, &self.view(), pin) {
+                // A compaction gives way, or has just given up by itself; all others are a conflict. Its record is the newest: it does not write what
+                // others are writing.
+                if newest.is_some_and(|newest| newest.stamp.preempt(pin)) {
+                    continue;
+                }
+                // Aborted since, and nothing else in the way; or aborted before, and something below is.
+                let aborted = |newest: Linked<'_, Standard>| {
+                    matches!(newest.stamp.outcome(pin), Outcome::Aborted(_))
+                };
+                if newest.is_some_and(aborted) && looked_again < LOOKS {
+                    looked_again += 1;
+                    continue;
+                }
                 return Err(self.relation.conflict());
             }
-            if !block.live.get(row) {
+            // A compaction that was preempted restores in its own time.
+            let restores = newest.is_some_and(|newest| {
+                UndoRecord::of(newest).change == Change::Delete
+                    && matches!(newest.stamp.outcome(pin), Outcome::Aborted(_))
+            });
+            if !restores && !block.live.get(row) {
+                // Whose deletion we saw, we see the record of: look at the head again.
+                let _settled = settle::<Standard>();
+                if !matches!(heads.head(row).observe(), Observed::Open(now) if now == state) {
+                    continue;
+                }
                 return Err(Error::Internal(format!(
                     "row {} of table \"{}\" is not there",
                     slot(block.number, row).0,
@@ -551,6 +762,9 @@ impl Writer<'_> {
             }
             // SAFETY: a complete record of the undo buffer, which the collector keeps until it is unlinked.
             if unsafe { heads.head(row).install(state, draft.link()) } {
+                if restores {
+                    block.live.put(row, true);
+                }
                 return Ok(());
             }
             self.writes.undo.take_back(draft);

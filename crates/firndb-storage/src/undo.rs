@@ -31,6 +31,8 @@ use crate::{Error, Result};
 pub(crate) enum Change {
     /// The row was not there.
     Insert,
+    /// Another row was there, which is buried (compaction).
+    Refill,
     /// The columns of the shape had other values.
     Update,
     /// The row was there.

@@ -243,6 +243,7 @@ fn a_bulk_load_keeps_the_order_and_shares_frozen_memory() {
 fn a_bulk_load_that_is_rolled_back_leaves_nothing() {
     let storage = storage();
     let (table, _) = table_with(&storage, &[1], &["a"]);
+    table.set_freeze_after(None);
     storage.collect();
     let before = storage.memory();
     let transaction = begin(&storage);

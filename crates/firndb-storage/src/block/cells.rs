@@ -236,6 +236,27 @@ impl Cells {
         }
     }
 
+    /// Loads the values of rows from `row` on, of fixed width, in memory order.
+    pub(crate) fn load_bytes(&self, row: usize, into: &mut [u8]) {
+        macro_rules! load {
+            ($cells:expr, $width:literal, $load:expr) => {
+                for (into, cell) in into.chunks_exact_mut($width).zip(&$cells[row..]) {
+                    into.copy_from_slice(&$load(cell).to_ne_bytes());
+                }
+            };
+        }
+        match self {
+            Cells::Bits(_) => {}
+            Cells::W8(cells) => load!(cells, 1, |cell: &AtomicU8| cell.load(Relaxed)),
+            Cells::W16(cells) => load!(cells, 2, |cell: &AtomicU16| cell.load(Relaxed)),
+            Cells::W32(cells) => load!(cells, 4, |cell: &AtomicU32| cell.load(Relaxed)),
+            Cells::W64(cells) => load!(cells, 8, |cell: &AtomicU64| cell.load(Relaxed)),
+            Cells::W128(cells) => load!(cells, 16, |cell: &[AtomicU64; 2]| {
+                u128::from(cell[0].load(Relaxed)) | u128::from(cell[1].load(Relaxed)) << 64
+            }),
+        }
+    }
+
     /// Copies the values of `rows`.
     pub(crate) fn copy(&self, rows: &Rows<'_>) -> CellCopy {
         macro_rules! copy {

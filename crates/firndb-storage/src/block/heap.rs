@@ -311,6 +311,20 @@ impl Heap {
         Ok(unsafe { std::slice::from_raw_parts(buffer.start().add(offset), view_length(view)) })
     }
 
+    /// As [`bytes`](Self::bytes) for many values: each buffer is looked up once.
+    pub(crate) fn reader<'h, 'e>(&'h self, pin: &'h Pin<'e>) -> HeapReader<'h, 'e> {
+        HeapReader {
+            heap: self,
+            pin,
+            found: Vec::new(),
+        }
+    }
+
+    /// Bytes of its own buffers.
+    pub(crate) fn capacity(&self) -> usize {
+        self.capacity.load(Ordering::Relaxed)
+    }
+
     /// Prepares to move values out of buffers that hold mostly garbage; gives the numbers of those buffers, sealed.
     /// None when the heap's garbage does not exceed what lives, or the epoch of the last move has not passed.
     pub(crate) fn begin_moving(self: &Arc<Self>, pin: &Pin<'_>) -> Vec<u32> {
@@ -348,5 +362,42 @@ impl Heap {
             self.moved
                 .store(reclaimer.advance() as usize, Ordering::Relaxed);
         }
+    }
+}
+
+/// Reads values of a heap under one pin.
+pub(crate) struct HeapReader<'h, 'e> {
+    heap: &'h Heap,
+    pin: &'h Pin<'e>,
+    /// Buffers by number, where they were asked for.
+    found: Vec<Option<&'h HeapBuffer>>,
+}
+
+impl<'h> HeapReader<'h, '_> {
+    /// The bytes of a long value that was live when the pin began, or later.
+    #[inline]
+    pub(crate) fn bytes(&mut self, view: [u64; 2]) -> Result<&'h [u8]> {
+        let lost = || Error::Internal("a view leads to no buffer".into());
+        let (number, offset) = view_place(view).ok_or_else(lost)?;
+        let buffer = match self.found.get(number as usize) {
+            Some(&Some(buffer)) => buffer,
+            _ => self.find(number).ok_or_else(lost)?,
+        };
+        if offset + view_length(view) > buffer.capacity() {
+            return Err(lost());
+        }
+        // SAFETY: as in `Heap::bytes`.
+        Ok(unsafe { std::slice::from_raw_parts(buffer.start().add(offset), view_length(view)) })
+    }
+
+    #[cold]
+    fn find(&mut self, number: u32) -> Option<&'h HeapBuffer> {
+        let buffer = self.heap.buffers.get(number, self.pin)?;
+        let at = number as usize;
+        if self.found.len() <= at {
+            self.found.resize(at + 1, None);
+        }
+        self.found[at] = Some(buffer);
+        Some(buffer)
     }
 }

@@ -38,15 +38,16 @@ impl HotColumn {
         })
     }
 
-    /// Thaws: copies the values of `array` (`Form::Native`). Strings keep their heap, which the views share.
+    /// Thaws: copies the values of `array` (`Form::Native`) to the first of `rows` rows. Strings keep their heap, which the views share.
     pub(crate) fn thaw(
         array: &ArrayRef,
+        rows: usize,
         stored: &DataType,
         budget: &Arc<Budget>,
         reclaimer: &Arc<Reclaimer>,
         pin: &Pin<'_>,
     ) -> Result<Self> {
-        let column = Self::new(Physical::of(stored)?, array.len(), budget, reclaimer)?;
+        let column = Self::new(Physical::of(stored)?, rows, budget, reclaimer)?;
         let views: Option<BinaryViewArray> = match array.data_type() {
             DataType::Utf8View => Some(array.as_string_view().clone().to_binary_view()),
             DataType::BinaryView => Some(array.as_binary_view().clone()),
@@ -96,6 +97,11 @@ impl HotColumn {
     pub(crate) fn store(&self, row: usize, value: Value) {
         self.cells.store(row, value.words);
         self.valid.put(row, value.valid);
+    }
+
+    /// Makes the value in place null, and leaves its words.
+    pub(crate) fn invalidate(&self, row: usize) {
+        self.valid.put(row, false);
     }
 
     /// Stores another place of the same bytes.
@@ -160,6 +166,16 @@ impl HotColumn {
         {
             heap.release(value.words, pin);
         }
+    }
+
+    /// Loads values of fixed width from `row` on, in memory order, and nothing of their validity.
+    pub(crate) fn load_bytes(&self, row: usize, into: &mut [u8]) {
+        self.cells.load_bytes(row, into);
+    }
+
+    /// Copies the validity of the first `rows` rows.
+    pub(crate) fn copy_validity(&self, rows: usize) -> Vec<u64> {
+        self.valid.copy(rows)
     }
 
     /// Copies rows as they are in place, to be patched.

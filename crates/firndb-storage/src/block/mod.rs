@@ -3,38 +3,40 @@
 //! ```text
 //!   Slot = block number << 15 | offset
 //!            │
-//!   Directory ──► Block ── columns ──► Hot(cells, validity, heap)  |  Frozen(extent, position, first row)
+//!   Directory ──► Block ── columns ──► Hot(cells, validity, heap)  |  Frozen(extent, position, first row, rows)
 //!                   ├──── live         one bit a row
 //!                   ├──── versions     one chain a row, only while there are any
 //!                   └──── birth        of a block that was loaded in bulk: instead of a version a row
 //! ```
 //!
 //! Invariants:
-//! - A column goes from frozen to hot by swapping its pointer, once; frozen memory never changes. So before-images always
-//!   belong to hot columns, and a frozen column needs no patching.
-//! - `gone` counts rows that are not live in place, or that have a deletion in their chain; it is raised before the deletion is installed. Zero, loaded
-//!   after settling, means that every row of a block that was loaded in bulk is visible.
-//! - A row is *buried* when no snapshot, now or later, sees it. A closed block whose rows are all buried is removed.
+//! - A column goes between frozen and hot by swapping its pointer; frozen memory never changes. While a block has versions, no column of it that they have
+//!   before-images of freezes. So before-images always belong to hot columns, and a frozen column needs no patching.
+//! - A column freezes only while every row given out is either visible to every snapshot, now and later, or buried ([`Block::quiet_rows`]). So
+//!   whoever finds one frozen knows that of the rows of its part only those can be missing that are `gone`.
+//! - `gone` counts rows that were written and are not live in place, or that have a deletion in their chain; it is raised before the deletion is installed.
+//!   Loaded after settling and equal to the part's `cut`, it means that every row of the part is visible.
+//! - A row is *buried* when no snapshot, now or later, sees it. A closed block whose rows are all buried is removed. A buried row may be written again, by
+//!   compaction only.
 
 pub(crate) mod cells;
+mod columns;
 pub(crate) mod directory;
 pub(crate) mod heap;
 pub(crate) mod hot;
 pub(crate) mod source;
 
-use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
-
-use arrow::array::ArrayRef;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::Result;
-use crate::frozen::{Extent, Form, FrozenColumn};
-use crate::protocol::{Stamp, Standard, Status, Versions, View};
+use crate::protocol::{Phase, Stamp, Standard, Status, Versions, View, settle};
 use crate::reclaim::{Pin, Reclaimer};
 use crate::slot::Slot;
 use cells::Bits;
+use columns::{Columns, Retired};
 use hot::HotColumn;
+
+pub(crate) use columns::{Column, FrozenPart};
 
 /// Bits of a slot that hold the offset.
 const OFFSET_BITS: u32 = 15;
@@ -52,92 +54,36 @@ pub(crate) fn place(slot: Slot) -> Option<(u32, usize)> {
     Some((block, (slot.0 & (MOST_ROWS as u64 - 1)) as usize))
 }
 
-/// Where a block is between hot and frozen. `Cooling` and `Freezing` are entered by the freezing pipeline only.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum State {
-    Hot = 0,
-    Frozen = 3,
-}
-
-/// Rows of an extent that are a block's column.
-pub(crate) struct FrozenPart {
-    pub(crate) extent: Arc<Extent>,
-    pub(crate) position: usize,
-    pub(crate) first_row: usize,
-}
-
-impl FrozenPart {
-    pub(crate) fn column(&self) -> &FrozenColumn {
-        self.extent.column(self.position)
-    }
-
-    /// The first `rows` rows.
-    pub(crate) fn array(&self, rows: usize, form: Form) -> Result<ArrayRef> {
-        self.column().slice(self.first_row, rows, form)
-    }
-}
-
-/// A column of a block.
-pub(crate) enum Column {
-    Hot(HotColumn),
-    Frozen(FrozenPart),
-}
-
-/// Pointers to columns by their number in the table. A null pointer: every row has the column's default.
-struct Columns {
-    entries: Box<[AtomicPtr<Column>]>,
-    more: OnceLock<Box<Columns>>,
-}
-
-impl Columns {
-    fn new(columns: Vec<Option<Column>>) -> Self {
-        let pointer = |column: Option<Column>| {
-            AtomicPtr::new(column.map_or(ptr::null_mut(), |column| Box::into_raw(Box::new(column))))
-        };
-        Self {
-            entries: columns.into_iter().map(pointer).collect(),
-            more: OnceLock::new(),
-        }
-    }
-
-    fn find(&self, number: usize) -> Option<&AtomicPtr<Column>> {
-        match self.entries.get(number) {
-            Some(entry) => Some(entry),
-            None => self.more.get()?.find(number - self.entries.len()),
-        }
-    }
-
-    fn find_or_make(&self, number: usize) -> &AtomicPtr<Column> {
-        match self.entries.get(number) {
-            Some(entry) => entry,
-            None => self
-                .more
-                .get_or_init(|| Box::new(Columns::new((0..16).map(|_| None).collect())))
-                .find_or_make(number - self.entries.len()),
-        }
-    }
-}
-
-impl Drop for Columns {
-    fn drop(&mut self) {
-        for entry in &mut self.entries {
-            let column = *entry.get_mut();
-            if !column.is_null() {
-                // SAFETY: made by `Box::into_raw`; the block is being dropped, nobody else has it.
-                drop(unsafe { Box::from_raw(column) });
-            }
-        }
-    }
-}
-
 /// When and how a block was born that was loaded in bulk.
 struct Birth {
     stamp: Stamp<Standard>,
     statement: u32,
-    /// A number of its extent, and its first row there.
-    run: (u64, usize),
 }
+
+/// How far a block is on its way from hot to frozen: as far as the column that is furthest behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Some column is changed in place.
+    Hot,
+    /// It was cold; who may have begun to write it unseen is waited for.
+    Cooling,
+    /// Its frozen columns are being built.
+    Freezing,
+    /// All columns are frozen.
+    Frozen,
+}
+
+/// The rows of a block at a moment when it had no versions.
+pub(crate) struct QuietRows {
+    /// Rows given out.
+    pub(crate) rows: usize,
+    /// The bits of those that are visible to every snapshot, now and later; the others are buried.
+    pub(crate) live: Vec<u64>,
+}
+
+/// A hot column that is on its way to frozen: where it is, without the right to look at it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Address(*mut Column);
 
 const CLOSED: u32 = 1 << 31;
 
@@ -148,7 +94,6 @@ pub(crate) struct Block {
     pub(crate) layout: u64,
     pub(crate) capacity: usize,
     columns: Columns,
-    state: AtomicU8,
     birth: Option<Birth>,
     /// Rows given out to inserters, and whether no more are.
     given: AtomicU32,
@@ -156,6 +101,8 @@ pub(crate) struct Block {
     pub(crate) versions: Versions<Standard>,
     gone: AtomicU32,
     buried: AtomicU32,
+    /// When a column of it last became frozen by the freezer, in microseconds (see `relation::heat`); 0 for never.
+    pub(crate) frozen_at: AtomicU64,
 }
 
 impl Block {
@@ -171,13 +118,13 @@ impl Block {
             layout,
             capacity,
             columns: Columns::new(columns),
-            state: AtomicU8::new(State::Hot as u8),
             birth: None,
             given: AtomicU32::new(0),
             live: Bits::zeros(capacity)?,
             versions: Versions::new(capacity),
             gone: AtomicU32::new(0),
             buried: AtomicU32::new(0),
+            frozen_at: AtomicU64::new(0),
         })
     }
 
@@ -189,24 +136,22 @@ impl Block {
         columns: Vec<Option<Column>>,
         status: &Status<Standard>,
         statement: u32,
-        run: (u64, usize),
     ) -> Result<Self> {
         Ok(Self {
             number,
             layout,
             capacity: rows,
             columns: Columns::new(columns),
-            state: AtomicU8::new(State::Frozen as u8),
             birth: Some(Birth {
                 stamp: Stamp::of(status),
                 statement,
-                run,
             }),
             given: AtomicU32::new(rows as u32 | CLOSED),
             live: Bits::ones(rows)?,
             versions: Versions::new(rows),
             gone: AtomicU32::new(0),
             buried: AtomicU32::new(0),
+            frozen_at: AtomicU64::new(0),
         })
     }
 
@@ -254,20 +199,15 @@ impl Block {
         self.birth.as_ref().map(|birth| &birth.stamp)
     }
 
-    /// A number of the extent that a block was loaded in, and its first row there. Its columns may have thawed since.
-    pub(crate) fn run(&self) -> Option<(u64, usize)> {
-        self.birth.as_ref().map(|birth| birth.run)
-    }
-
     /// A column by its number in the table; `None` when every row has the default.
     #[inline]
     pub(crate) fn column<'g>(&self, number: usize, _pin: &'g Pin<'_>) -> Option<&'g Column> {
-        let pointer = self.columns.find(number)?.load(Ordering::Acquire);
+        let pointer = self.columns.find(number)?.load();
         // SAFETY: a column that was swapped out is freed an epoch later, and the caller is pinned.
         unsafe { pointer.as_ref() }
     }
 
-    /// A column if it is hot.
+    /// A column if it is hot. Only who has a record in the row's chain, or marked its head, may change it.
     #[inline]
     pub(crate) fn hot_column<'g>(&self, number: usize, pin: &'g Pin<'_>) -> Option<&'g HotColumn> {
         match self.column(number, pin) {
@@ -276,41 +216,163 @@ impl Block {
         }
     }
 
-    /// The hot column, made by `thaw` from what is there now if it is not hot yet.
-    pub(crate) fn thawed<'g>(
+    /// The writer's way to a column: the hot one, kept from freezing; made by `thaw` from what is there now if it is not hot yet. The second value says
+    /// whether a frozen one was thawed.
+    #[inline]
+    pub(crate) fn warmed<'g>(
         &self,
         number: usize,
         reclaimer: &Reclaimer,
         _pin: &'g Pin<'_>,
         thaw: impl Fn(Option<&FrozenPart>) -> Result<HotColumn>,
-    ) -> Result<&'g HotColumn> {
-        let entry = self.columns.find_or_make(number);
+    ) -> Result<(&'g HotColumn, bool)> {
+        let place = self.columns.find_or_make(number);
         loop {
-            let old = entry.load(Ordering::Acquire);
+            let old = place.warm();
             // SAFETY: as in `column`.
             let frozen = match unsafe { old.as_ref::<'g>() } {
-                Some(Column::Hot(hot)) => return Ok(hot),
+                Some(Column::Hot(hot)) => return Ok((hot, false)),
                 Some(Column::Frozen(frozen)) => Some(frozen),
                 None => None,
             };
             let new = Box::into_raw(Box::new(Column::Hot(thaw(frozen)?)));
-            if entry
-                .compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed)
-                .is_err()
-            {
+            if !place.replace(old, new) {
                 // SAFETY: from `into_raw` above, and nobody else has seen it.
                 drop(unsafe { Box::from_raw(new) });
                 continue;
             }
-            self.state.store(State::Hot as u8, Ordering::Release);
             if !old.is_null() {
                 let old = Retired(old);
                 reclaimer.retire(Box::new(move || drop(old)));
             }
+            // SAFETY: as in `column`: it may be swapped out again, not freed.
+            if let (Column::Hot(hot), was_frozen) = (unsafe { &*new }, frozen.is_some()) {
+                // Tagged since, or even frozen again, if it came to that: then the next look takes the tag away.
+                if place.warm() == new {
+                    return Ok((hot, was_frozen));
+                }
+            }
         }
     }
 
-    /// Number of rows that are deleted, or being deleted.
+    /// The freezer's first step with a column; `None` if it is not hot.
+    pub(crate) fn cool(&self, number: usize, _pin: &Pin<'_>) -> Option<Address> {
+        let place = self.columns.find(number)?;
+        let column = place.load();
+        // SAFETY: as in `column`.
+        let hot = matches!(unsafe { column.as_ref() }, Some(Column::Hot(_)));
+        (hot && place.cool(column)).then_some(Address(column))
+    }
+
+    /// Goes on from cooling to freezing, unless a writer came.
+    pub(crate) fn freeze(&self, number: usize, column: Address) -> bool {
+        self.columns
+            .find(number)
+            .is_some_and(|place| place.freeze(column.0))
+    }
+
+    /// A column that is freezing, if no writer has come.
+    pub(crate) fn freezing<'g>(
+        &self,
+        number: usize,
+        column: Address,
+        _pin: &'g Pin<'_>,
+    ) -> Option<&'g HotColumn> {
+        self.columns
+            .find(number)
+            .filter(|place| place.is_freezing(column.0))?;
+        // SAFETY: the place leads there, so it is freed an epoch after it will have been swapped out; the caller is pinned.
+        match unsafe { &*column.0 } {
+            Column::Hot(hot) => Some(hot),
+            Column::Frozen(_) => None,
+        }
+    }
+
+    /// The freezer's last step: shows the frozen copy instead, unless a writer came.
+    pub(crate) fn publish(
+        &self,
+        number: usize,
+        column: Address,
+        part: FrozenPart,
+        reclaimer: &Reclaimer,
+    ) -> bool {
+        let new = Box::into_raw(Box::new(Column::Frozen(part)));
+        let published = self
+            .columns
+            .find(number)
+            .is_some_and(|place| place.publish(column.0, new));
+        if published {
+            let old = Retired(column.0);
+            reclaimer.retire(Box::new(move || drop(old)));
+        } else {
+            // SAFETY: from `into_raw` above, and nobody else has seen it.
+            drop(unsafe { Box::from_raw(new) });
+        }
+        published
+    }
+
+    /// Gives up freezing a column.
+    pub(crate) fn warm(&self, number: usize) {
+        if let Some(place) = self.columns.find(number) {
+            place.warm();
+        }
+    }
+
+    /// How far the block is on its way.
+    pub(crate) fn state(&self, pin: &Pin<'_>) -> State {
+        let mut state = State::Frozen;
+        for place in self.columns.iter() {
+            let phase = place.phase();
+            // SAFETY: as in `column`.
+            let column: Option<&Column> = unsafe { Self::look(place.load(), pin) };
+            match (column, phase) {
+                (None | Some(Column::Frozen(_)), _) => {}
+                (Some(Column::Hot(_)), Phase::Settled) => return State::Hot,
+                (Some(Column::Hot(_)), Phase::Cooling) => state = State::Cooling,
+                (Some(Column::Hot(_)), Phase::Freezing) => {
+                    if state == State::Frozen {
+                        state = State::Freezing;
+                    }
+                }
+            }
+        }
+        state
+    }
+
+    /// # Safety
+    /// The pointer was loaded from a place, by the pinned caller.
+    unsafe fn look<'g>(column: *mut Column, _pin: &'g Pin<'_>) -> Option<&'g Column> {
+        // SAFETY: as in `column`.
+        unsafe { column.as_ref() }
+    }
+
+    /// The columns that are not at their default.
+    pub(crate) fn columns<'g>(&self, pin: &'g Pin<'_>) -> Vec<&'g Column> {
+        self.columns
+            .iter()
+            // SAFETY: loaded just now, and the caller is pinned.
+            .filter_map(|place| unsafe { Self::look(place.load(), pin) })
+            .collect()
+    }
+
+    /// The rows, if every row given out is either visible to every snapshot, now and later, or buried.
+    ///
+    /// A row that was given out and not written yet is neither live nor buried, so the numbers do not add up. Buried rows are counted before the bits are
+    /// copied and again afterwards, so no row is counted twice. That no record is linked after the bits were copied makes them right for everybody (see
+    /// [`Versions`]).
+    pub(crate) fn quiet_rows(&self) -> Option<QuietRows> {
+        let buried = self.buried.load(Ordering::Acquire);
+        let rows = self.rows();
+        let live = self.live.copy(rows);
+        let _settled = settle::<Standard>();
+        let visible: usize = live.iter().map(|word| word.count_ones() as usize).sum();
+        let quiet = self.versions.linked() == 0
+            && self.buried.load(Ordering::Acquire) == buried
+            && visible + buried as usize == rows;
+        quiet.then_some(QuietRows { rows, live })
+    }
+
+    /// Number of rows that are deleted, being deleted, or were undone.
     pub(crate) fn gone(&self) -> usize {
         self.gone.load(Ordering::Acquire) as usize
     }
@@ -333,22 +395,19 @@ impl Block {
         buried == self.rows() && self.is_closed()
     }
 
+    /// Takes a buried row back, which the caller is about to write again; `false` if the block has none, or has gone with its last row.
+    pub(crate) fn unbury(&self) -> bool {
+        self.buried
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |buried| {
+                let some_left = buried > 0 && (buried as usize) < self.rows();
+                some_left.then(|| buried - 1)
+            })
+            .is_ok()
+    }
+
     /// Rows that somebody may see, now or later.
     pub(crate) fn unburied(&self) -> usize {
         self.rows()
             .saturating_sub(self.buried.load(Ordering::Acquire) as usize)
-    }
-}
-
-/// A column that was swapped out.
-struct Retired(*mut Column);
-
-// SAFETY: it owns the column.
-unsafe impl Send for Retired {}
-
-impl Drop for Retired {
-    fn drop(&mut self) {
-        // SAFETY: made by `Box::into_raw`, swapped out once, and an epoch has passed.
-        drop(unsafe { Box::from_raw(self.0) });
     }
 }

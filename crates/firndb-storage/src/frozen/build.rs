@@ -17,7 +17,8 @@ use parking_lot::Mutex;
 
 use super::bytes::{copy_bytes, heap_bytes};
 use super::column::Statistics;
-use super::fixed::{copy_booleans, copy_fixed, copy_fixed_binary};
+pub(crate) use super::fixed::{CellPieces, Cells};
+use super::fixed::{copy_booleans, copy_cells, copy_fixed, copy_fixed_binary};
 use super::nested::copy_nested;
 use super::source::{Pieces, as_stored, check_stored, not_stored};
 use crate::frozen::{Extent, FrozenColumn};
@@ -49,16 +50,7 @@ pub fn build_extents(
         let (extent, column) = (task / columns, task % columns);
         let field = schema.field(column);
         let pieces = pieces(field.data_type(), batches, &extents[extent], column)?;
-        // Arrow's functions panic on arrays that are not what their types say.
-        catch_unwind(AssertUnwindSafe(|| {
-            copy_column(&Target { arena, lane }, &pieces)
-        }))
-        .unwrap_or_else(|_| {
-            Err(Error::Internal(format!(
-                "a column of type {} could not be copied",
-                field.data_type()
-            )))
-        })
+        copy_caught(&Target { arena, lane }, &pieces)
     };
     let bytes: usize = batches.iter().map(RecordBatch::get_array_memory_size).sum();
     let threads = threads.min(bytes / BYTES_PER_THREAD).clamp(1, tasks.max(1));
@@ -115,6 +107,53 @@ pub fn plan_extents(
         }
     }
     Ok(extents)
+}
+
+/// Builds a column of type `stored` from arrays of values that [`as_stored`] takes, one after the other.
+///
+/// Errors: as [`build_extents`].
+pub(crate) fn build_column(
+    arena: &Arc<Arena>,
+    stored: &DataType,
+    arrays: Vec<ArrayRef>,
+) -> Result<FrozenColumn> {
+    let target = Target { arena, lane: 0 };
+    copy_caught(&target, &Pieces::new(stored, arrays))
+}
+
+/// Builds a column of a type of fixed width from values that `cells` gives; `None` for another type.
+///
+/// Errors: as [`build_extents`].
+pub(crate) fn build_cells(
+    arena: &Arc<Arena>,
+    stored: &DataType,
+    pieces: &CellPieces,
+    cells: &mut dyn Cells,
+) -> Result<Option<FrozenColumn>> {
+    let target = Target { arena, lane: 0 };
+    macro_rules! copy {
+        ($native:ty) => {
+            copy_cells::<$native>(&target, stored, pieces, cells).map(Some)
+        };
+    }
+    match stored {
+        DataType::Int8 => copy!(i8),
+        DataType::Int16 => copy!(i16),
+        DataType::Int32 | DataType::Date32 => copy!(i32),
+        DataType::Int64
+        | DataType::Time64(_)
+        | DataType::Timestamp(..)
+        | DataType::Decimal64(..) => copy!(i64),
+        DataType::UInt8 => copy!(u8),
+        DataType::UInt16 => copy!(u16),
+        DataType::UInt32 => copy!(u32),
+        DataType::UInt64 => copy!(u64),
+        DataType::Float32 => copy!(f32),
+        DataType::Float64 => copy!(f64),
+        DataType::Decimal128(..) => copy!(i128),
+        DataType::Interval(_) => copy!(IntervalMonthDayNano),
+        _ => Ok(None),
+    }
 }
 
 /// Bytes of a column's heap in each block.
@@ -231,6 +270,16 @@ fn pieces(
         stored,
         pieces.iter().map(array).collect::<Result<_>>()?,
     ))
+}
+
+/// Arrow's functions panic on arrays that are not what their types say.
+fn copy_caught(target: &Target<'_>, pieces: &Pieces) -> Result<FrozenColumn> {
+    catch_unwind(AssertUnwindSafe(|| copy_column(target, pieces))).unwrap_or_else(|_| {
+        Err(Error::Internal(format!(
+            "a column of type {} could not be copied",
+            pieces.stored
+        )))
+    })
 }
 
 fn copy_column(target: &Target<'_>, pieces: &Pieces) -> Result<FrozenColumn> {

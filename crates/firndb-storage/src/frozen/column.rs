@@ -14,7 +14,7 @@ use arrow::array::{
     Array, ArrayRef, AsArray, BinaryArray, BinaryViewArray, GenericByteArray, StringArray,
     StringViewArray,
 };
-use arrow::buffer::{NullBuffer, ScalarBuffer};
+use arrow::buffer::{Buffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::{ByteArrayType, DataType};
 use parking_lot::Mutex;
 
@@ -27,6 +27,8 @@ use crate::{Error, Result};
 pub struct FrozenColumn {
     arena: Arc<Arena>,
     lane: usize,
+    /// References to its memory that are its own, without the views'.
+    own: usize,
     array: ArrayRef,
     statistics: Statistics,
     views: OnceLock<ArrayRef>,
@@ -55,6 +57,8 @@ impl FrozenColumn {
         Self {
             arena: Arc::clone(arena),
             lane,
+            // With those of the extremes, which are values of it.
+            own: references(&array),
             array,
             statistics,
             views: OnceLock::new(),
@@ -172,6 +176,12 @@ impl FrozenColumn {
         self.bytes.load(Ordering::Relaxed)
     }
 
+    /// References to its memory besides its own: slices that are held, by anybody.
+    pub fn holders(&self) -> usize {
+        let own = self.own + usize::from(self.views.get().is_some());
+        references(&self.array).saturating_sub(own)
+    }
+
     /// The whole column as views.
     fn views(&self) -> Result<&ArrayRef> {
         if let Some(views) = self.views.get() {
@@ -249,6 +259,13 @@ impl std::fmt::Debug for FrozenColumn {
             .field("bytes", &self.bytes())
             .finish_non_exhaustive()
     }
+}
+
+/// References to the memory of an array: of its buffer that has the most.
+fn references(array: &ArrayRef) -> usize {
+    let data = array.to_data();
+    let buffers = data.buffers().iter().map(Buffer::strong_count);
+    buffers.max().unwrap_or(0)
 }
 
 /// Views that are made before they are written.

@@ -15,7 +15,7 @@ pub struct Extent {
 
 impl Extent {
     /// An extent of columns that have `rows` rows each.
-    pub(super) fn new(schema: SchemaRef, rows: usize, columns: Vec<FrozenColumn>) -> Self {
+    pub(crate) fn new(schema: SchemaRef, rows: usize, columns: Vec<FrozenColumn>) -> Self {
         debug_assert!(columns.iter().all(|column| column.rows() == rows));
         Self {
             schema,

@@ -71,6 +71,91 @@ pub(super) fn copy_fixed<N: Fixed>(target: &Target<'_>, pieces: &Pieces) -> Resu
     Ok(target.column(make_array(data), frozen.bytes(), statistics))
 }
 
+/// Values that are read while a column is built, run by run: they need no array of their own.
+pub(crate) trait Cells {
+    /// Loads the values of rows `from..` of a piece, in memory order.
+    fn load(&mut self, piece: usize, from: usize, into: &mut [u8]);
+}
+
+/// Rows and nulls of consecutive pieces of a column.
+pub(crate) type CellPieces = [(usize, Option<NullBuffer>)];
+
+/// As [`copy_fixed`], of values that `cells` gives.
+pub(super) fn copy_cells<N: Fixed>(
+    target: &Target<'_>,
+    stored: &DataType,
+    pieces: &CellPieces,
+    cells: &mut dyn Cells,
+) -> Result<FrozenColumn> {
+    let rows: usize = pieces.iter().map(|(rows, _)| rows).sum();
+    let values_bytes = rows * size_of::<N>();
+    let validity_at = aligned(values_bytes);
+    let nulls = joined(pieces);
+    let validity_bytes = nulls.as_ref().map_or(0, |_| rows.div_ceil(8));
+    let range = target.allocate(validity_at + validity_bytes)?;
+    let mut writer = RangeWriter::new(&range, 0, values_bytes);
+    let mut statistics = FixedStatistics::<N>::new(stored);
+    let mut values = [N::default(); ZONE_ROWS];
+    for (piece, (rows, nulls)) in pieces.iter().enumerate() {
+        let mut at = 0;
+        while at < *rows {
+            let count = statistics.room().min(rows - at);
+            let values = &mut values[..count];
+            // SAFETY: the bytes are those of the values, which are plain numbers: any bytes are a value.
+            let bytes = unsafe {
+                std::slice::from_raw_parts_mut(
+                    values.as_mut_ptr().cast::<u8>(),
+                    size_of_val(values),
+                )
+            };
+            cells.load(piece, at, bytes);
+            let nulls = nulls
+                .as_ref()
+                .map(|nulls| nulls.slice(at, count))
+                .filter(|nulls| nulls.null_count() > 0);
+            statistics.add(values, nulls.as_ref());
+            writer.write_values(values)?;
+            at += count;
+        }
+    }
+    writer.finish()?;
+    let mut validity = RangeWriter::new(&range, validity_at, validity_bytes);
+    if let Some(nulls) = &nulls {
+        validity.write(&nulls.inner().as_slice()[..validity_bytes])?;
+    }
+    validity.finish()?;
+    let statistics = statistics.finish()?;
+    let frozen = range.freeze();
+    let nulls = match nulls {
+        Some(_) => {
+            let bits = frozen.buffer(validity_at, validity_bytes)?;
+            Some(NullBuffer::new(BooleanBuffer::new(bits, 0, rows)))
+        }
+        None => None,
+    };
+    let data = ArrayData::builder(stored.clone())
+        .len(rows)
+        .add_buffer(frozen.buffer(0, values_bytes)?)
+        .nulls(nulls)
+        .build()?;
+    Ok(target.column(make_array(data), frozen.bytes(), statistics))
+}
+
+/// The validity of all pieces, if one has nulls.
+fn joined(pieces: &CellPieces) -> Option<BooleanBuffer> {
+    if pieces.iter().all(|(_, nulls)| nulls.is_none()) {
+        return None;
+    }
+    let mut bits = BooleanBufferBuilder::new(0);
+    for (rows, nulls) in pieces {
+        match nulls {
+            Some(nulls) => bits.append_buffer(nulls.inner()),
+            None => bits.append_n(*rows, true),
+        }
+    }
+    Some(bits.finish())
+}
+
 /// Copies a column of booleans.
 pub(super) fn copy_booleans(target: &Target<'_>, pieces: &Pieces) -> Result<FrozenColumn> {
     let mut bits = BooleanBufferBuilder::new(pieces.rows);

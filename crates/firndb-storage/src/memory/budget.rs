@@ -132,6 +132,17 @@ impl Budget {
         }
     }
 
+    /// Bytes that may be reserved before the limit is met, idle ones included; `usize::MAX` when there is no limit.
+    pub fn free(&self) -> usize {
+        match self.limit() {
+            None => usize::MAX,
+            Some(limit) => {
+                let used = self.total.load(Ordering::Relaxed);
+                limit.saturating_sub(used.saturating_sub(self.idle()))
+            }
+        }
+    }
+
     /// Bytes that are kept for reuse.
     pub fn idle(&self) -> usize {
         self.idle.load(Ordering::Relaxed)

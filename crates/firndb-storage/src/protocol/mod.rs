@@ -49,6 +49,13 @@
 //! once, as the paper has it, leaves the first reader with dirty data. Writers pass over marked records: what is in place below them is
 //! the row's version, and they acquired it with the mark.
 //!
+//! *Yielding* ([`Status::yielding`]; compaction). Such a transaction deletes rows and writes them elsewhere, and whoever wants to write one of them
+//! [`preempt`](Stamp::preempt)s it: one compare-and-swap, nobody waits. So here the mark comes before the rows are restored. Readers meet the record and patch,
+//! whether what they copied was restored or not. A writer that finds an aborted deletion as the newest record knows that the row is there, whatever its liveness bit
+//! says, and sets the bit himself after installing his own record. The transaction clears and restores a bit only under a mark of the head and only while its own
+//! record is the newest, so it undoes nothing of who came after it. It unlinks its records, as ever, when the pins from before the end of restoring are gone. What it writes elsewhere nobody else may write, since nobody
+//! sees it.
+//!
 //! *Unlinking.* A committed record that every registered snapshot sees, and all records below it, are patched by nobody. A
 //! snapshot registered later starts at the published clock or after, so it sees them too. A reader on its way
 //! through them is pinned; their memory is freed after the epoch.
@@ -68,15 +75,19 @@
 //! reader sees the old place or the new one, both holding the same bytes; the old buffer is freed after every pin from before
 //! the last reference went. The count in the tag keeps a before-image copied across a move from being installed; it has two bits because one
 //! row moves at most once between two epochs.
+//!
+//! *Freezing and thawing* change where a column is: see [`Place`].
 
 mod array;
 mod atomics;
 mod epoch;
+mod place;
 mod version;
 
 pub use array::{Detached, Heads, Versions};
 pub use atomics::{Atomics, Pointer, Standard, Word};
 pub use epoch::{Epochs, Pin};
+pub use place::{Phase, Place};
 pub use version::{
     Head, Link, Linked, Observed, Outcome, Settled, Stamp, Status, Timestamp, View, bypass,
     bypass_below, may_write, settle, walk,

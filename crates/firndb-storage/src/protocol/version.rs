@@ -15,6 +15,8 @@ pub struct Timestamp(pub u64);
 const TAG: usize = 3;
 const COMMITTED: usize = 1;
 const ABORTED: usize = 2;
+/// In progress, and gives way to whoever needs it to.
+const YIELDING: usize = 3;
 
 /// What became of a transaction, or of one of its records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +63,27 @@ impl<A: Atomics> Status<A> {
             outcome: A::Word::new(0),
             snapshots: A::Word::new(0),
         }
+    }
+    /// In progress, and aborted by the first who [needs it to be](Self::preempt).
+    pub fn yielding() -> Self {
+        Self {
+            outcome: A::Word::new(YIELDING as u64),
+            snapshots: A::Word::new(0),
+        }
+    }
+    /// Aborts a transaction that yields; `false` if it does not, or has ended. Unlike other aborts this comes before the rows are restored: see the protocol.
+    pub fn preempt(&self) -> bool {
+        self.settle(Outcome::Aborted(0))
+    }
+    /// Ends a transaction that yields, unless it was preempted.
+    pub fn settle(&self, outcome: Outcome) -> bool {
+        let (from, to) = (YIELDING as u64, outcome.encode());
+        self.outcome
+            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
+    }
+    fn is_yielding(&self) -> bool {
+        self.outcome.load(Ordering::Acquire) == YIELDING as u64
     }
     /// Counts a snapshot of the transaction.
     pub fn hold(&self) {
@@ -114,6 +137,25 @@ impl<A: Atomics> Stamp<A> {
         // SAFETY: as in `resolve`.
         unsafe { status.as_ref() }
             .is_some_and(|status| status.snapshots.load(Ordering::Acquire) > 0)
+    }
+
+    /// Whether it refers to this status word.
+    pub fn is_of(&self, status: &Status<A>) -> bool {
+        ptr::eq(self.0.load(Ordering::Acquire).cast_const(), status)
+    }
+
+    /// Whether its transaction is in progress and yields.
+    pub fn is_yielding(&self, pin: &Pin<'_, A>) -> bool {
+        let (status, _) = self.resolve(pin);
+        // SAFETY: as in `resolve`.
+        unsafe { status.as_ref() }.is_some_and(Status::is_yielding)
+    }
+
+    /// Aborts its transaction if that is in progress and yields.
+    pub fn preempt(&self, pin: &Pin<'_, A>) -> bool {
+        let (status, _) = self.resolve(pin);
+        // SAFETY: as in `resolve`.
+        unsafe { status.as_ref() }.is_some_and(Status::preempt)
     }
 
     /// The status word that it refers to (null once stamped), and the outcome.

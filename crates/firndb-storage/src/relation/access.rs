@@ -1,16 +1,20 @@
 //! Who may write a relation: the writers that are open, and the one that excludes others.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
 use crate::clock::Timestamp;
+use crate::snapshot::TransactionState;
 
 #[derive(Default)]
 struct Writers {
     exclusive: Option<u64>,
     open: Vec<u64>,
     last_commit: Timestamp,
+    /// The compaction that is moving rows. It excludes nobody, and yields to who excludes others.
+    compaction: Option<Arc<TransactionState>>,
 }
 
 /// The lock of a relation: shared by writers, exclusive for who alters it. Nobody waits; who is refused has a conflict.
@@ -39,7 +43,25 @@ impl Access {
             return false;
         }
         writers.exclusive = Some(transaction);
+        if let Some(compaction) = writers.compaction.take() {
+            compaction.status.preempt();
+        }
         true
+    }
+
+    /// Enters a compaction; `false` if a writer excludes others, or the relation is retired.
+    pub(crate) fn enter_compaction(&self, compaction: &Arc<TransactionState>) -> bool {
+        let mut writers = self.writers.lock();
+        if writers.exclusive.is_some() || self.is_retired() {
+            return false;
+        }
+        writers.compaction = Some(Arc::clone(compaction));
+        true
+    }
+
+    /// Ends a compaction.
+    pub(crate) fn leave_compaction(&self) {
+        self.writers.lock().compaction = None;
     }
 
     /// Whether the transaction excludes others.

@@ -10,11 +10,12 @@
 use std::collections::HashSet;
 
 use super::Relation;
-use crate::block::cells::Value;
 use crate::block::hot::HotColumn;
 use crate::block::{Block, place};
 use crate::clock::{Horizon, Timestamp};
-use crate::protocol::{self, Head, Heads, Linked, Outcome, Standard, bypass, bypass_below, settle};
+use crate::protocol::{
+    self, Head, Heads, Linked, Observed, Outcome, Standard, Status, bypass, bypass_below, settle,
+};
 use crate::reclaim::Pin;
 use crate::undo::{Change, Image, Own, UndoRecord};
 
@@ -30,7 +31,7 @@ impl Relation {
             return;
         };
         match record.change {
-            Change::Insert => block.live.put(row, false),
+            Change::Insert | Change::Refill => block.live.put(row, false),
             Change::Delete => block.live.put(row, true),
             Change::Update => {
                 for (position, part) in record.parts().iter().enumerate() {
@@ -42,6 +43,32 @@ impl Relation {
                 }
             }
         }
+    }
+
+    /// Restores the liveness that an own record changed, of a transaction that yields and was marked aborted. A row that it deleted is left to who has
+    /// written it since.
+    pub(crate) fn restore_yielded(&self, own: Own, record: &UndoRecord, pin: &Pin<'_>) {
+        let found =
+            place(record.slot).and_then(|(number, row)| Some((self.block(number, pin)?, row)));
+        let Some((block, row)) = found else { return };
+        if record.change != Change::Delete {
+            block.live.put(row, false);
+            return;
+        }
+        let restore = || block.live.put(row, true);
+        while_newest(block, row, |newest| own.is(newest), restore, pin);
+    }
+
+    /// Clears the liveness of a row that a transaction deletes which yields; `false` if somebody preempted it and wrote the row since.
+    pub(crate) fn clear_yielding(
+        &self,
+        block: &Block,
+        row: usize,
+        status: &Status<Standard>,
+        pin: &Pin<'_>,
+    ) -> bool {
+        let clear = || block.live.put(row, false);
+        while_newest(block, row, |newest| newest.stamp.is_of(status), clear, pin)
     }
 
     /// Unlinks an aborted record. Every operation from before its mark has ended.
@@ -138,8 +165,12 @@ impl Relation {
         }
         let aborted = matches!(link.stamp.outcome(pin), Outcome::Aborted(_));
         match (record.change, aborted) {
-            (Change::Insert, true) | (Change::Delete, false) => self.bury(block, row, pin),
-            (Change::Delete, true) => block.uncount_gone(1),
+            (Change::Insert, true) => {
+                block.count_gone(1);
+                self.bury(block, row, pin);
+            }
+            (Change::Refill, true) | (Change::Delete, false) => self.bury(block, row, pin),
+            (Change::Refill, false) | (Change::Delete, true) => block.uncount_gone(1),
             (Change::Update, false) => {
                 let image = Image::of(link);
                 for (position, part) in record.parts().iter().enumerate() {
@@ -160,8 +191,9 @@ impl Relation {
                 && hot.heap().is_some()
             {
                 let value = hot.load(row);
-                // The place is given away: who moves values must not find the view here and release it once more.
-                hot.store(row, Value::NULL);
+                // The place is given away: who moves values must not find the view here and release it once more. Its words stay: whoever is copying
+                // them must not see half of a view.
+                hot.invalidate(row);
                 hot.release(value, pin);
             }
         }
@@ -181,6 +213,38 @@ impl Relation {
             .filter_map(|column| block.hot_column(column.number, pin))
             .filter(|hot| hot.heap().is_some())
             .collect()
+    }
+}
+
+/// Acts under a mark of the head if the row's newest record is the caller's; `false` if it is not.
+fn while_newest(
+    block: &Block,
+    row: usize,
+    is_own: impl Fn(Link<'_>) -> bool,
+    act: impl FnOnce(),
+    pin: &Pin<'_>,
+) -> bool {
+    let settled = settle::<Standard>();
+    let Some(heads) = block.versions.heads(&settled, pin) else {
+        return false;
+    };
+    let head = heads.head(row);
+    loop {
+        match head.observe() {
+            Observed::Open(state) => {
+                if !Head::observed(state, pin).is_some_and(&is_own) {
+                    return false;
+                }
+                if head.mark(state) {
+                    act();
+                    head.unmark(state, false);
+                    return true;
+                }
+            }
+            Observed::Marked => std::thread::yield_now(),
+            // Not while a record is linked.
+            Observed::Sealed => return false,
+        }
     }
 }
 

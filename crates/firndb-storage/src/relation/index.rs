@@ -142,7 +142,9 @@ impl Index {
         let mut at = newest();
         let mut stage = loop {
             let being_written = at.is_some_and(|link| {
-                link.stamp.outcome(pin) == Outcome::InProgress && !view.owns(&link.stamp, pin)
+                link.stamp.outcome(pin) == Outcome::InProgress
+                    && !view.owns(&link.stamp, pin)
+                    && !link.stamp.is_yielding(pin)
             });
             if being_written {
                 return Ok(Holder::Unseen);
@@ -156,8 +158,10 @@ impl Index {
         };
         let mut unseen = !born;
         loop {
+            // Rows on the move (compaction) count where they were: it does not commit while a transaction is open that could ask.
             while let Some(link) = at
-                && matches!(link.stamp.outcome(pin), Outcome::Aborted(_))
+                && (matches!(link.stamp.outcome(pin), Outcome::Aborted(_))
+                    || link.stamp.is_yielding(pin))
             {
                 stage.patch(0, link);
                 at = link.older(pin);

@@ -8,6 +8,7 @@
 
 mod access;
 pub(crate) mod chain;
+pub(crate) mod heat;
 pub(crate) mod index;
 pub(crate) mod layout;
 mod moving;
@@ -26,13 +27,14 @@ use crate::block::cells::Physical;
 use crate::block::directory::Directory;
 use crate::block::hot::{HotColumn, row_decoder};
 use crate::block::source::Source;
-use crate::block::{Block, Column, MOST_ROWS};
+use crate::block::{Block, Column, FrozenPart, MOST_ROWS};
 use crate::frozen::Form;
 use crate::reclaim::Pin;
 use crate::resources::Resources;
 use crate::undo::{Shape, Shapes};
 use crate::{Error, Result};
 use access::Access;
+use heat::Heat;
 use index::Index;
 
 /// A column of a relation.
@@ -100,6 +102,7 @@ pub(crate) struct Relation {
     tail: Mutex<Tail>,
     shapes: Shapes,
     pub(crate) access: Access,
+    pub(crate) heat: Heat,
     indexes: RwLock<Arc<[Arc<Index>]>>,
 }
 
@@ -138,6 +141,7 @@ impl Relation {
             }),
             shapes: Shapes::default(),
             access: Access::default(),
+            heat: Heat::new(),
             indexes: RwLock::new(Arc::new([])),
         }))
     }
@@ -270,33 +274,71 @@ impl Relation {
         )
     }
 
-    /// The hot column of a block, thawed if it is frozen, made if the block is older than the column.
-    pub(crate) fn thawed<'g>(
+    /// The hot column of a block for a writer, thawed if it is frozen, made if the block is older than the column.
+    #[inline]
+    pub(crate) fn warmed<'g>(
         &self,
         block: &'g Block,
         column: &ColumnInfo,
         pin: &'g Pin<'_>,
     ) -> Result<&'g HotColumn> {
-        let resources = &self.resources;
-        block.thawed(column.number, &resources.reclaimer, pin, |frozen| {
-            let Some(frozen) = frozen else {
-                let hot = self.hot_column(column, block.capacity)?;
-                if let Some(default) = &column.default {
-                    let source = Source::new(default, &column.stored)?;
-                    for row in 0..block.capacity {
-                        hot.fill(row, &source, 0, 1, pin)?;
-                    }
+        let reclaimer = &self.resources.reclaimer;
+        let (hot, thawed) = block.warmed(column.number, reclaimer, pin, |frozen| {
+            self.thaw(block, column, frozen, pin)
+        })?;
+        if thawed {
+            let frozen_at = block.frozen_at.load(Ordering::Relaxed);
+            self.heat.note_thaw(frozen_at);
+        }
+        Ok(hot)
+    }
+
+    /// As [`warmed`](Self::warmed), without a word about temperature.
+    pub(crate) fn warmed_by_freezer<'g>(
+        &self,
+        block: &'g Block,
+        column: &ColumnInfo,
+        pin: &'g Pin<'_>,
+    ) -> Result<&'g HotColumn> {
+        let reclaimer = &self.resources.reclaimer;
+        block
+            .warmed(column.number, reclaimer, pin, |frozen| {
+                self.thaw(block, column, frozen, pin)
+            })
+            .map(|(hot, _)| hot)
+    }
+
+    fn thaw(
+        &self,
+        block: &Block,
+        column: &ColumnInfo,
+        frozen: Option<&FrozenPart>,
+        pin: &Pin<'_>,
+    ) -> Result<HotColumn> {
+        // More rows may be given out as long as it is not closed.
+        let rows = if block.is_closed() {
+            block.rows()
+        } else {
+            block.capacity
+        };
+        let Some(frozen) = frozen else {
+            let hot = self.hot_column(column, rows)?;
+            if let Some(default) = &column.default {
+                let source = Source::new(default, &column.stored)?;
+                for row in 0..rows {
+                    hot.fill(row, &source, 0, 1, pin)?;
                 }
-                return Ok(hot);
-            };
-            HotColumn::thaw(
-                &frozen.array(block.capacity, Form::Native)?,
-                &column.stored,
-                &resources.budget,
-                &resources.reclaimer,
-                pin,
-            )
-        })
+            }
+            return Ok(hot);
+        };
+        HotColumn::thaw(
+            &frozen.array(frozen.rows, Form::Native)?,
+            rows,
+            &column.stored,
+            &self.resources.budget,
+            &self.resources.reclaimer,
+            pin,
+        )
     }
 
     /// Takes a block away that nobody sees.

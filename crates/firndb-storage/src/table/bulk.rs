@@ -4,7 +4,6 @@
 //! transaction's stamp and statement instead of a version a row. What fills no block goes to the hot tail, after them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::RecordBatch;
 
@@ -108,16 +107,12 @@ impl BulkInsert<'_> {
     }
 
     fn append_extents(&self, extents: &[Arc<Extent>]) -> Result<()> {
-        static RUNS: AtomicU64 = AtomicU64::new(1);
         let table = self.table;
         let relation = &table.relation;
         let rows = relation.block_rows;
-        let places: Vec<(&Arc<Extent>, u64, usize)> = extents
+        let places: Vec<(&Arc<Extent>, usize)> = extents
             .iter()
-            .flat_map(|extent| {
-                let run = RUNS.fetch_add(1, Ordering::Relaxed);
-                (0..extent.rows() / rows).map(move |block| (extent, run, block * rows))
-            })
+            .flat_map(|extent| (0..extent.rows() / rows).map(move |block| (extent, block * rows)))
             .collect();
         if places.is_empty() {
             return Ok(());
@@ -127,7 +122,7 @@ impl BulkInsert<'_> {
         let pin = table.pin();
         let state = writer.state();
         let first = relation.append_blocks(places.len(), &pin, |at, number| {
-            let (extent, run, first_row) = places[at];
+            let (extent, first_row) = places[at];
             let mut columns = Vec::new();
             for (position, info) in table.layout.columns.iter().enumerate() {
                 let at = info.number;
@@ -136,6 +131,8 @@ impl BulkInsert<'_> {
                     extent: Arc::clone(extent),
                     position,
                     first_row,
+                    rows,
+                    cut: 0,
                 }));
             }
             Block::frozen(
@@ -145,7 +142,6 @@ impl BulkInsert<'_> {
                 columns,
                 &state.status,
                 statement,
-                (run, first_row),
             )
         })?;
         let count = places.len() as u32;

@@ -2,6 +2,9 @@
 
 mod alter;
 mod bulk;
+mod freezing;
+#[cfg(test)]
+mod freezing_tests;
 mod scan;
 mod statistics;
 mod unique;
@@ -20,10 +23,13 @@ use crate::reclaim::Pin;
 use crate::relation::{ColumnInfo, Relation};
 use crate::{Error, Result, Snapshot};
 
+pub use crate::block::State as BlockState;
 pub use crate::frozen::Form;
+pub use crate::relation::heat::FreezeCounts;
 pub use crate::relation::layout::Layout;
 pub use crate::slot::Slot;
 pub use bulk::BulkInsert;
+pub use freezing::{BlockInfo, Freeze};
 pub use scan::Scan;
 pub use statistics::{ColumnStatistics, TableStatistics};
 

@@ -1,9 +1,12 @@
 //! Scans: what a snapshot sees, in morsels, in the table's order.
 //!
-//! Neighbouring blocks of one extent make one morsel; when rows only pass through, even the whole extent. Each read looks at the blocks again: as long as the asked columns are frozen and no
-//! row was deleted, it slices the extent; else it copies and patches (see [`crate::protocol`]).
+//! Neighbouring blocks of one extent make one morsel; when rows only pass through, even the whole extent. Each read looks at the blocks again: as long as
+//! the asked columns are frozen, follow each other in one extent, and no row of them was deleted, it slices the extent; else it copies and patches
+//! (see [`crate::protocol`]). That a block is frozen says that all its rows but those that are gone are visible (see [`crate::block`]), to every snapshot that
+//! it was born for.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use arrow::array::{Array, ArrayRef, RecordBatch, UInt32Array, UInt64Array, new_null_array};
 use arrow::compute::{concat, take};
@@ -53,8 +56,7 @@ impl Table {
     fn scan_by(&self, snapshot: &Snapshot, whole: bool) -> Result<Scan> {
         let view = snapshot.view();
         let mut morsels: Vec<Morsel> = Vec::new();
-        // The extent that the last morsel can go on with, and the row after it.
-        let mut open: Option<(u64, usize)> = None;
+        let mut last: Option<&Block> = None;
         // Whether the last morsel may grow to the whole extent. Where rows went, the rest of the extent is not to be copied with them.
         let mut grows = false;
         let pin = self.pin();
@@ -64,26 +66,19 @@ impl Table {
                 .block(number, &pin)
                 .filter(|block| block.rows() > 0 && block.is_born(&view, &pin));
             let Some(block) = block else {
-                open = None;
+                last = None;
                 continue;
             };
             let rows = block.rows();
-            let next = block.run().map(|(run, row)| (run, row + rows));
-            let clean = whole
-                && block.gone() == 0
-                && self
-                    .layout
-                    .columns
-                    .iter()
-                    .all(|info| block.hot_column(info.number, &pin).is_none());
+            let clean = whole && self.is_clean(block, &pin);
+            let goes_on = last.is_some_and(|last| self.goes_on(last, block, &pin));
             match morsels.last_mut() {
-                Some(last)
-                    if open.is_some()
-                        && open == block.run()
-                        && (last.rows + rows <= ROWS && grows == clean || grows && clean) =>
+                Some(morsel)
+                    if goes_on
+                        && (morsel.rows + rows <= ROWS && grows == clean || grows && clean) =>
                 {
-                    last.blocks += 1;
-                    last.rows += rows;
+                    morsel.blocks += 1;
+                    morsel.rows += rows;
                 }
                 _ => morsels.push(Morsel {
                     first: number,
@@ -92,7 +87,7 @@ impl Table {
                 }),
             }
             grows = clean;
-            open = next;
+            last = Some(block);
         }
         drop(pin);
         Ok(Scan {
@@ -100,6 +95,51 @@ impl Table {
             snapshot: snapshot.clone(),
             morsels,
         })
+    }
+
+    /// A frozen column of a block, if it has one. All of them show the same rows, unless some were frozen again after others.
+    pub(super) fn frozen_part<'g>(
+        &self,
+        block: &'g Block,
+        pin: &'g Pin<'_>,
+    ) -> Option<&'g FrozenPart> {
+        self.layout
+            .columns
+            .iter()
+            .find_map(|info| match block.column(info.number, pin) {
+                Some(Column::Frozen(part)) => Some(part),
+                _ => None,
+            })
+    }
+
+    /// Whether nothing of a block has to be copied, if it stays as it is.
+    fn is_clean(&self, block: &Block, pin: &Pin<'_>) -> bool {
+        self.frozen_part(block, pin)
+            .is_some_and(|part| block.gone() == part.cut)
+            && self
+                .layout
+                .columns
+                .iter()
+                .all(|info| block.hot_column(info.number, pin).is_none())
+    }
+
+    /// Whether the columns of the next block go on where those of a block end.
+    fn goes_on(&self, block: &Block, next: &Block, pin: &Pin<'_>) -> bool {
+        let mut shares = false;
+        let alike = self.layout.columns.iter().all(|info| {
+            match (
+                block.column(info.number, pin),
+                next.column(info.number, pin),
+            ) {
+                (Some(Column::Frozen(part)), Some(Column::Frozen(next))) => {
+                    shares = true;
+                    part.is_before(next)
+                }
+                (Some(Column::Hot(_)), Some(Column::Hot(_))) | (None, None) => true,
+                _ => false,
+            }
+        });
+        alike && shares
     }
 }
 
@@ -215,9 +255,13 @@ impl Scan {
         for number in morsel.first..morsel.first + morsel.blocks {
             let block = self.relation_block(number, pin)?;
             let next = match block.column(info.number, pin) {
-                Some(Column::Frozen(part)) => Part::Frozen(part, block.capacity),
+                Some(Column::Frozen(part)) => Part::Frozen(part, part.rows),
                 Some(Column::Hot(_)) => return None,
-                None => Part::Default(block.capacity),
+                None => Part::Default(
+                    self.table
+                        .frozen_part(block, pin)
+                        .map_or(block.rows(), |part| part.rows),
+                ),
             };
             found = Some(match found {
                 None => next,
@@ -251,12 +295,17 @@ impl Scan {
         }
         let schema = form.schema(&Arc::new(schema));
         let pin = self.table.pin();
-        if let Some(mut columns) = self.share(morsel, &infos, form, &pin)? {
+        let heat = &self.table.relation.heat;
+        if let Some((mut columns, rows)) = self.share(morsel, &infos, form, &pin)? {
             if slots {
-                columns.push(all_slots(morsel));
+                columns.push(all_slots(morsel.first, &rows));
             }
-            return Ok((batch(schema, columns, morsel.rows)?, true));
+            heat.shared
+                .fetch_add(u64::from(morsel.blocks), Ordering::Relaxed);
+            return Ok((batch(schema, columns, rows.iter().sum())?, true));
         }
+        heat.copied
+            .fetch_add(u64::from(morsel.blocks), Ordering::Relaxed);
         let (columns, rows) = self.copy(morsel, &infos, form, slots, &pin)?;
         let columns = columns
             .iter()
@@ -266,40 +315,69 @@ impl Scan {
         Ok((batch(schema, columns, rows)?, false))
     }
 
-    /// Slices of the extent, if that is what the snapshot sees.
+    /// Slices of the extent, if that is what the snapshot sees, and the rows of each block.
     fn share(
         &self,
         morsel: &Morsel,
         infos: &[Arc<ColumnInfo>],
         form: Form,
         pin: &Pin<'_>,
-    ) -> Result<Option<Vec<ArrayRef>>> {
-        let blocks = || {
-            (morsel.first..morsel.first + morsel.blocks)
-                .map(|number| self.relation_block(number, pin))
-        };
-        if blocks().any(|block| block.is_none_or(|block| block.run().is_none())) {
-            return Ok(None);
+    ) -> Result<Option<(Vec<ArrayRef>, Vec<usize>)>> {
+        // Each column is looked at once. Of every block: its rows, and how many may be gone.
+        let mut shown = Vec::with_capacity(morsel.blocks as usize);
+        let mut parts: Vec<Option<Part<'_>>> = infos.iter().map(|_| None).collect();
+        for number in morsel.first..morsel.first + morsel.blocks {
+            let Some(block) = self.relation_block(number, pin) else {
+                return Ok(None);
+            };
+            let columns: Vec<Option<&Column>> = infos
+                .iter()
+                .map(|info| block.column(info.number, pin))
+                .collect();
+            let frozen = columns.iter().find_map(|column| match column {
+                Some(Column::Frozen(part)) => Some(part),
+                _ => None,
+            });
+            let Some(frozen) = frozen.or_else(|| self.table.frozen_part(block, pin)) else {
+                return Ok(None);
+            };
+            for (column, found) in columns.into_iter().zip(&mut parts) {
+                let next = match column {
+                    Some(Column::Frozen(part))
+                        if (part.rows, part.cut) == (frozen.rows, frozen.cut) =>
+                    {
+                        Part::Frozen(part, part.rows)
+                    }
+                    None => Part::Default(frozen.rows),
+                    Some(_) => return Ok(None),
+                };
+                let joined = match found.take() {
+                    None => Some(next),
+                    Some(found) => found.joined(next),
+                };
+                if joined.is_none() {
+                    return Ok(None);
+                }
+                *found = joined;
+            }
+            shown.push((block, frozen.rows, frozen.cut));
         }
-        let parts: Option<Vec<Part<'_>>> = infos
-            .iter()
-            .map(|info| self.column_of(morsel, info, pin))
-            .collect();
-        let Some(parts) = parts else { return Ok(None) };
+        let rows: Vec<usize> = shown.iter().map(|&(_, rows, _)| rows).collect();
         // Columns were looked at before; now that we settle, a deletion that the snapshot sees is counted.
         let _settled = settle::<Standard>();
-        if blocks().flatten().any(|block| block.gone() > 0) {
+        if shown.iter().any(|&(block, _, cut)| block.gone() != cut) {
             return Ok(None);
         }
         let arrays = parts
             .iter()
+            .flatten()
             .zip(infos)
             .map(|(part, info)| match part {
-                Part::Frozen(part, rows) => part.array(*rows, form),
+                Part::Frozen(part, rows) => part.column().slice(part.first_row, *rows, form),
                 Part::Default(rows) => info.defaults(*rows, form),
             })
             .collect::<Result<_>>()?;
-        Ok(Some(arrays))
+        Ok(Some((arrays, rows)))
     }
 
     /// The pieces of each column, a block at a time, and the number of rows.
@@ -367,9 +445,9 @@ impl<'g> Part<'g> {
     }
 }
 
-fn all_slots(morsel: &Morsel) -> ArrayRef {
-    let rows = morsel.rows / morsel.blocks as usize;
-    let slots = (morsel.first..morsel.first + morsel.blocks)
-        .flat_map(|number| (0..rows).map(move |row| slot(number, row).0));
+fn all_slots(first: u32, rows: &[usize]) -> ArrayRef {
+    let slots = (first..)
+        .zip(rows)
+        .flat_map(|(number, &rows)| (0..rows).map(move |row| slot(number, row).0));
     Arc::new(UInt64Array::from_iter_values(slots))
 }

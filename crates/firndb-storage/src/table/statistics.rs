@@ -69,19 +69,21 @@ impl Table {
                 .block(number, &pin)
                 .filter(|block| block.rows() > 0 && block.is_born(&view, &pin));
             let Some(block) = block else { continue };
-            let frozen = block.run().is_some();
             for (info, gathered) in infos.iter().zip(&mut gathered) {
                 gathered.add(info, block.column(info.number, &pin), block.rows());
             }
+            // A frozen column says that all rows of its part are visible that are not gone.
+            let part = self.frozen_part(block, &pin);
             let _settled = settle::<Standard>();
-            let gone = block.gone();
-            rows += if frozen {
-                block.rows().saturating_sub(gone)
-            } else {
-                hot_rows += block.rows();
-                block.unburied()
+            rows += match part {
+                Some(part) => (part.rows + part.cut).saturating_sub(block.gone()),
+                None => {
+                    hot_rows += block.rows();
+                    block.unburied()
+                }
             };
-            exact &= frozen && gone == 0 && block.versions.linked() == 0;
+            exact &=
+                part.is_some_and(|part| block.gone() == part.cut) && block.versions.linked() == 0;
         }
         exact &= gathered.iter().all(|gathered| !gathered.partial);
         let mut bytes = 0;
@@ -106,6 +108,7 @@ impl Gathered {
     fn add(&mut self, info: &ColumnInfo, column: Option<&Column>, rows: usize) {
         match column {
             Some(Column::Frozen(part)) => {
+                let rows = part.rows;
                 self.nulls += part.column().null_count(part.first_row, rows);
                 match self.parts.last_mut() {
                     Some((extent, position, met))

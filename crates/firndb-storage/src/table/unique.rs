@@ -139,6 +139,7 @@ impl Table {
         if index.holder(&self.relation, key, own, view, pin)? == Holder::Nobody {
             return Ok(());
         }
+        let mut unseen = false;
         for slot in slots {
             if slot == own {
                 continue;
@@ -146,8 +147,11 @@ impl Table {
             match index.holder(&self.relation, key, slot, view, pin)? {
                 Holder::Nobody => {}
                 Holder::Visible => return Err(self.violation(index, key)),
-                Holder::Unseen => return Err(self.relation.conflict()),
+                Holder::Unseen => unseen = true,
             }
+        }
+        if unseen {
+            return Err(self.relation.conflict());
         }
         Ok(())
     }

@@ -12,11 +12,10 @@ use crate::block::cells::{Rows, Value};
 use crate::block::hot::HotColumn;
 use crate::block::slot;
 use crate::block::source::Source;
-use crate::index::Key;
 use crate::reclaim::Pin;
 use crate::relation::index::Index;
 use crate::slot::Slot;
-use crate::transaction::{KeyWritten, Transaction, Writer};
+use crate::transaction::{Transaction, Writer};
 use crate::undo::Change;
 use crate::{Error, Result};
 use std::sync::Arc;
@@ -52,7 +51,7 @@ impl Table {
                     .reserve(layout.id, &layout.columns, total - done, &pin)?;
             writer.claim_fresh(block, first, count, &pin)?;
             for (info, source) in layout.columns.iter().zip(&sources) {
-                let column = self.relation.thawed(block, info, &pin)?;
+                let column = self.relation.warmed(block, info, &pin)?;
                 column.fill(first, source, done, count, &pin)?;
             }
             block.live.set_range(first, count);
@@ -61,7 +60,7 @@ impl Table {
         for index in self.relation.indexes().iter() {
             let keys = index.encoder.encode(&self.key_columns(index, rows)?)?;
             for (key, &slot) in keys.into_iter().zip(&slots) {
-                add_key(&mut writer, index, key, slot)?;
+                writer.add_key(index, key, slot)?;
             }
         }
         Ok(slots)
@@ -129,7 +128,7 @@ impl Table {
             let block = self.block_to_write(&writer, number, &offsets, &pin)?;
             let hot = infos
                 .iter()
-                .map(|info| self.relation.thawed(block, info, &pin))
+                .map(|info| self.relation.warmed(block, info, &pin))
                 .collect::<Result<Vec<&HotColumn>>>()?;
             made.clear();
             let mut claimed = 0;
@@ -170,8 +169,8 @@ impl Table {
                 for ((&offset, old), new) in offsets.iter().zip(old).zip(new) {
                     if old != new {
                         let slot = slot(number, offset as usize);
-                        leave_key(&mut writer, index, old, slot);
-                        add_key(&mut writer, index, new, slot)?;
+                        writer.leave_key(index, old, slot);
+                        writer.add_key(index, new, slot)?;
                     }
                 }
             }
@@ -208,7 +207,7 @@ impl Table {
             for index in indexes.iter() {
                 let old = index.keys_in_place(block, &rows, &pin)?;
                 for (&offset, key) in offsets.iter().zip(old) {
-                    leave_key(&mut writer, index, key, slot(number, offset as usize));
+                    writer.leave_key(index, key, slot(number, offset as usize));
                 }
             }
             result?;
@@ -277,35 +276,4 @@ fn release_last(hot: &[&HotColumn], made: &mut Vec<Value>, pin: &Pin<'_>) {
     for (column, value) in hot.iter().zip(made.drain(last..)) {
         column.release(value, pin);
     }
-}
-
-/// Adds the entry of a key that was written.
-fn add_key(
-    writer: &mut Writer<'_>,
-    index: &Arc<Index>,
-    key: Option<Key>,
-    slot: Slot,
-) -> Result<()> {
-    let Some(key) = key else { return Ok(()) };
-    index.entries.insert(&key, slot)?;
-    note_key(writer, index, key, slot, true);
-    Ok(())
-}
-
-/// Remembers the entry of a key that was overwritten or deleted: it goes when nobody sees the old version.
-fn leave_key(writer: &mut Writer<'_>, index: &Arc<Index>, key: Option<Key>, slot: Slot) {
-    if let Some(key) = key {
-        note_key(writer, index, key, slot, false);
-    }
-}
-
-fn note_key(writer: &mut Writer<'_>, index: &Arc<Index>, key: Key, slot: Slot, added: bool) {
-    let written = KeyWritten {
-        relation: Arc::clone(&writer.relation),
-        index: Arc::clone(index),
-        key,
-        slot,
-        added,
-    };
-    writer.writes.keys.push(written);
 }

@@ -1,0 +1,204 @@
+//! What freezing costs: gathering against copying the same bytes, and writers with freezing on against off.
+//!
+//! `cargo run --release -p firndb-storage --example freeze [seconds]`
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use arrow::datatypes::{Field, Schema};
+use firndb_storage::{Isolation, Result, Slot, Storage, StorageConfig, Table};
+
+fn storage() -> Result<Arc<Storage>> {
+    Storage::open(StorageConfig {
+        memory_limit: None,
+        threads: 2,
+    })
+}
+
+/// Columns of one kind, and a batch of values for them.
+fn batch(fields: &[(&str, ArrayRef)]) -> Result<RecordBatch> {
+    let schema = Schema::new(
+        fields
+            .iter()
+            .map(|(name, array)| Field::new(*name, array.data_type().clone(), true))
+            .collect::<Vec<_>>(),
+    );
+    let columns = fields.iter().map(|(_, array)| Arc::clone(array)).collect();
+    Ok(RecordBatch::try_new(Arc::new(schema), columns)?)
+}
+
+fn integers(rows: usize) -> ArrayRef {
+    let mut seed = 88172645463325252_u64;
+    let next = |_| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        seed as i64
+    };
+    Arc::new(Int64Array::from((0..rows).map(next).collect::<Vec<_>>()))
+}
+
+fn texts(rows: usize) -> ArrayRef {
+    let text = |row: usize| format!("the text of row {row}, as long as texts are");
+    Arc::new(StringArray::from(
+        (0..rows).map(text).collect::<Vec<String>>(),
+    ))
+}
+
+fn insert(storage: &Arc<Storage>, table: &Table, rows: &RecordBatch) -> Result<Vec<Slot>> {
+    let transaction = storage.begin(Isolation::Snapshot);
+    transaction.begin_statement();
+    let slots = table.insert(&transaction, rows)?;
+    transaction.commit()?;
+    Ok(slots)
+}
+
+/// Processor time of this thread: the machine may have other things to do.
+fn processor_time() -> Duration {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: writes to `time` only.
+    let failed = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    assert_eq!(failed, 0);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// The best time of copying `bytes` bytes.
+fn copying(bytes: usize) -> Duration {
+    let from = vec![1_u8; bytes];
+    let mut to = vec![0_u8; bytes];
+    let mut best = Duration::MAX;
+    for _ in 0..20 {
+        let begun = processor_time();
+        to.copy_from_slice(black_box(&from));
+        black_box(&to);
+        best = best.min(processor_time() - begun);
+    }
+    best
+}
+
+/// Gathers a table of 16 blocks again and again, into recycled memory.
+fn gathering(what: &str, column: fn(usize) -> ArrayRef, update: usize) -> Result<()> {
+    let storage = storage()?;
+    let probe = batch(&[("a", column(1)), ("b", column(1)), ("c", column(1))])?;
+    let table = storage.create_table("t", probe.schema())?;
+    table.set_freeze_after(None);
+    let rows = table.block_rows();
+    let blocks = 16;
+    let all = column(rows * blocks);
+    let values = batch(&[
+        ("a", Arc::clone(&all)),
+        ("b", Arc::clone(&all)),
+        ("c", Arc::clone(&all)),
+    ])?;
+    let mut slots = Vec::new();
+    for block in 0..blocks {
+        slots.extend(insert(&storage, &table, &values.slice(block * rows, rows))?);
+    }
+    let one = batch(&[("a", column(1)), ("b", column(1)), ("c", column(1))])?;
+    let mut best = Duration::MAX;
+    let mut bytes = 0;
+    for round in 0..12 {
+        // One row of each block thaws all of it.
+        let transaction = storage.begin(Isolation::Snapshot);
+        transaction.begin_statement();
+        for block in 0..blocks {
+            let slot = [slots[block * rows + round * update]];
+            table.update(&transaction, &slot, &[0, 1, 2], &one)?;
+        }
+        transaction.commit()?;
+        storage.collect();
+        let begun = processor_time();
+        let done = table.freeze();
+        let time = processor_time() - begun;
+        assert_eq!(done.hot, 0);
+        bytes = table.blocks().iter().map(|block| block.bytes).sum();
+        storage.collect();
+        if round > 1 {
+            best = best.min(time);
+        }
+    }
+    let copy = copying(bytes);
+    println!(
+        "{what}: {:.1} MiB gathered in {:.2} ms, copied in {:.2} ms: {:.2} times",
+        bytes as f64 / (1 << 20) as f64,
+        best.as_secs_f64() * 1e3,
+        copy.as_secs_f64() * 1e3,
+        best.as_secs_f64() / copy.as_secs_f64(),
+    );
+    Ok(())
+}
+
+/// Transactions a second of one client, updating rows of which few are hot and inserting one.
+fn throughput(freeze: bool, seconds: f64) -> Result<f64> {
+    let storage = storage()?;
+    let values = batch(&[("a", integers(20_000)), ("b", texts(20_000))])?;
+    let table = storage.create_table("t", values.schema())?;
+    if !freeze {
+        table.set_freeze_after(None);
+    }
+    let mut slots = Vec::new();
+    for _ in 0..20 {
+        slots.extend(insert(&storage, &table, &values)?);
+    }
+    let one = values.slice(0, 1);
+    let column = one.project(&[0])?;
+    let mut seed = 88172645463325252_u64;
+    let mut done = 0;
+    let begun = Instant::now();
+    while begun.elapsed().as_secs_f64() < seconds {
+        for _ in 0..100 {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            // Nine of ten go to the newest tenth.
+            let recent = slots.len() / 10;
+            let at = if !seed.is_multiple_of(10) {
+                slots.len() - 1 - (seed >> 11) as usize % recent
+            } else {
+                (seed >> 11) as usize % slots.len()
+            };
+            let transaction = storage.begin(Isolation::Snapshot);
+            transaction.begin_statement();
+            table.update(&transaction, &[slots[at]], &[0], &column)?;
+            transaction.begin_statement();
+            slots.extend(table.insert(&transaction, &one)?);
+            transaction.commit()?;
+            done += 1;
+        }
+    }
+    let rate = f64::from(done) / begun.elapsed().as_secs_f64();
+    if freeze {
+        println!(
+            "    {:?}, after {:?}",
+            table.freeze_counts(),
+            table.freeze_after()
+        );
+    }
+    Ok(rate)
+}
+
+fn main() -> Result<()> {
+    gathering("integers", integers, 7)?;
+    gathering("texts", texts, 7)?;
+    let seconds = std::env::args()
+        .nth(1)
+        .and_then(|seconds| seconds.parse().ok())
+        .unwrap_or(2.0);
+    if seconds <= 0.0 {
+        return Ok(());
+    }
+    let mut ratios = Vec::new();
+    for _ in 0..5 {
+        let (off, on) = (throughput(false, seconds)?, throughput(true, seconds)?);
+        println!("{off:.0} transactions a second without freezing, {on:.0} with");
+        ratios.push(on / off);
+    }
+    ratios.sort_by(f64::total_cmp);
+    println!("median ratio {:.3}", ratios[ratios.len() / 2]);
+    Ok(())
+}

@@ -453,6 +453,7 @@ impl Session {
             }
             ("database_list", None) => table(&[("name", strings([DATABASE]))]),
             ("show_tables", None) => self.listing(inner, call, source),
+            ("freeze", Some(table)) => self.freeze(inner, &table, call, source),
             ("table_info" | "show", Some(table)) => self.table_info(inner, &table, call, source),
             (name, None) => self.show(inner, &[name], call, source),
             (name, Some(value)) => {
@@ -468,6 +469,38 @@ impl Session {
             inner,
             call,
             async |work| statement::tables(work.context),
+            source,
+        )
+    }
+
+    /// `PRAGMA freeze('t')`: freezes what can be frozen, cold or not, and says how many blocks did and did not.
+    fn freeze(
+        &self,
+        inner: &mut Inner,
+        name: &str,
+        call: &Call,
+        source: &Source,
+    ) -> Result<Outcome> {
+        let idents = name
+            .split('.')
+            .map(|part| ast::Ident::with_quote('"', fold(part)));
+        let name = ast::ObjectName::from(idents.collect::<Vec<_>>());
+        split_name(&name)?;
+        self.run_in_transaction(
+            inner,
+            call,
+            async |work| {
+                let freeze = work.context.table(&name)?.table.freeze();
+                let column = |blocks: usize| -> ArrayRef {
+                    Arc::new(Int32Array::from(vec![
+                        i32::try_from(blocks).unwrap_or(i32::MAX),
+                    ]))
+                };
+                table(&[
+                    ("frozen", column(freeze.frozen)),
+                    ("hot", column(freeze.hot)),
+                ])
+            },
             source,
         )
     }

@@ -1,5 +1,7 @@
 //! Table functions about the database: `firndb_tables()`, `firndb_columns()`, `firndb_constraints()`, `firndb_schemas()`, `firndb_views()`.
 
+use firndb_storage::BlockState;
+
 use super::rows::{Cell, Kind, Rows};
 use super::standard::{all_relations, all_tables, constraint_kind, key_columns};
 use super::{DATABASE, SYSTEM_SCHEMAS};
@@ -31,12 +33,19 @@ fn tables(catalog: &CatalogState) -> Rows {
         ("column_count", BigInteger),
         ("unique_count", BigInteger),
         ("check_constraint_count", BigInteger),
+        ("blocks_frozen", BigInteger),
+        ("columns_thawed", BigInteger),
+        ("blocks_copied", BigInteger),
+        ("blocks_shared", BigInteger),
+        ("rows_moved", BigInteger),
     ]);
     for table in all_tables(catalog) {
         let count = |wanted: fn(&Constraint) -> bool| {
             table.constraints.iter().filter(|c| wanted(c)).count()
         };
         let primary = count(|c| matches!(c, Constraint::PrimaryKey { .. }));
+        let counts = table.table.freeze_counts();
+        let number = |count: u64| Cell::from(i64::try_from(count).ok());
         rows.push([
             DATABASE.into(),
             table.schema.as_str().into(),
@@ -48,6 +57,42 @@ fn tables(catalog: &CatalogState) -> Rows {
             table.columns.len().into(),
             (primary + count(|c| matches!(c, Constraint::Unique { .. }))).into(),
             count(|c| matches!(c, Constraint::Check { .. })).into(),
+            number(counts.frozen),
+            number(counts.thawed),
+            number(counts.copied),
+            number(counts.shared),
+            number(counts.moved),
+        ]);
+    }
+    rows
+}
+
+/// The blocks of a table, as `firndb_blocks('t')` shows them.
+pub(super) fn blocks(table: &TableEntry) -> Rows {
+    let mut rows = Rows::new(&[
+        ("block", BigInteger),
+        ("state", Text),
+        ("rows", BigInteger),
+        ("gaps", BigInteger),
+        ("bytes", BigInteger),
+        ("holders", BigInteger),
+        ("versions", BigInteger),
+    ]);
+    for block in table.table.blocks() {
+        let state = match block.state {
+            BlockState::Hot => "hot",
+            BlockState::Cooling => "cooling",
+            BlockState::Freezing => "freezing",
+            BlockState::Frozen => "frozen",
+        };
+        rows.push([
+            i64::from(block.number).into(),
+            state.into(),
+            block.rows.into(),
+            block.gaps.into(),
+            block.bytes.into(),
+            block.holders.into(),
+            i64::try_from(block.versions).ok().into(),
         ]);
     }
     rows

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use datafusion::catalog::TableProvider;
 
 use crate::Result;
-use crate::catalog::CatalogState;
+use crate::catalog::{CatalogState, TableEntry};
 
 mod functions;
 mod postgres;
@@ -55,4 +55,9 @@ pub fn function(catalog: &CatalogState, name: &str) -> Result<Option<Arc<dyn Tab
     functions::relation(catalog, name)
         .map(rows::Rows::into_provider)
         .transpose()
+}
+
+/// `firndb_blocks('t')`: the blocks of a table.
+pub fn blocks(table: &TableEntry) -> Result<Arc<dyn TableProvider>> {
+    functions::blocks(table).into_provider()
 }

@@ -295,11 +295,38 @@ impl<'a> Binder<'a> {
         }
     }
 
+    /// `firndb_blocks('schema.table')`.
+    fn blocks(&self, arguments: &[Expr]) -> Result<Arc<dyn TableSource>> {
+        let [Expr::Literal(value, _)] = arguments else {
+            return Err(blocks_usage());
+        };
+        let Some(Some(text)) = value.try_as_str() else {
+            return Err(blocks_usage());
+        };
+        let (schema, name) = match text.rsplit_once('.') {
+            Some((schema, name)) => (Some(schema), name),
+            None => (None, text),
+        };
+        match self.scope.find(schema, name, true)? {
+            Some(Found::Relation(Relation::Table(entry))) => {
+                Ok(provider_as_source(crate::metadata::blocks(&entry)?))
+            }
+            Some(_) => Err(Error::new(
+                SqlState::WrongObjectType,
+                format!("\"{text}\" is not a table"),
+            )),
+            None => Err(self.scope.unknown_relation(schema, name)),
+        }
+    }
+
     fn function(&self, name: &str, arguments: Vec<Expr>) -> Result<Arc<dyn TableSource>> {
         if arguments.is_empty()
             && let Some(provider) = crate::metadata::function(&self.scope.catalog, name)?
         {
             return Ok(provider_as_source(provider));
+        }
+        if name == "firndb_blocks" {
+            return self.blocks(&arguments);
         }
         let state = &self.scope.state;
         let Some(function) = state.table_functions().get(name) else {
@@ -343,6 +370,14 @@ impl<'a> Binder<'a> {
         }
         renamed(provider, &names)
     }
+}
+
+fn blocks_usage() -> Error {
+    Error::new(
+        SqlState::UndefinedFunction,
+        "firndb_blocks takes the name of a table",
+    )
+    .with_hint("Write firndb_blocks('t').")
 }
 
 /// The arguments of a series of dates or timestamps in the nanoseconds that DataFusion counts in, and whether they are.

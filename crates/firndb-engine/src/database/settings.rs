@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray, Int32Array, RecordBatch, StringArray};
 use arrow::datatypes::{Field, Schema};
+use datafusion::execution::session_state::SessionState;
 use datafusion::sql::sqlparser::ast::{self, Expr, Value};
 
 use super::connection::environment;
@@ -123,6 +124,12 @@ const WITHOUT_EFFECT: [&str; 38] = [
     "verify_parallelism",
     "work_mem",
 ];
+
+/// Operators read the options that the session state had when they were last told.
+fn reach_operators(state: &mut SessionState) {
+    let options = Arc::clone(state.config_options());
+    state.execution_props_mut().config_options = Some(options);
+}
 
 fn is_without_effect(name: &str) -> bool {
     WITHOUT_EFFECT.contains(&fold(name.trim_matches('"')).as_str())
@@ -286,6 +293,7 @@ impl Session {
                 let zone = zone(value)?;
                 let state = Arc::make_mut(&mut inner.state);
                 state.config_mut().options_mut().execution.time_zone = Some(zone);
+                reach_operators(state);
             }
             "search_path" => {
                 let path: Vec<String> = values
@@ -345,6 +353,7 @@ impl Session {
                 let default = shared.state.config_options().execution.time_zone.clone();
                 let state = Arc::make_mut(&mut inner.state);
                 state.config_mut().options_mut().execution.time_zone = default;
+                reach_operators(state);
                 Ok(())
             }
             "search_path" => {

@@ -172,6 +172,9 @@ fn checked(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         Expr::InList(list) => return listed(list, schema).map(Transformed::yes),
         Expr::Case(case) => return unified_case(case, schema),
         Expr::ScalarFunction(ref function) => {
+            if let Some(local) = in_session_zone(function, schema)? {
+                return Ok(Transformed::yes(local));
+            }
             if let Some(unified) = unified_call(function, schema)? {
                 return Ok(Transformed::yes(unified));
             }
@@ -213,6 +216,44 @@ fn checked(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         Some(replaced) => Transformed::yes(replaced),
         None => Transformed::no(expr),
     })
+}
+
+/// Parts of an instant, its text and the start of its day or month are those that clocks show in the session's zone.
+fn in_session_zone(function: &ScalarFunction, schema: &DFSchema) -> Result<Option<Expr>> {
+    let name = function.func.name();
+    if !matches!(name, "date_part" | "date_trunc" | "to_char") {
+        return Ok(None);
+    }
+    let of_instant = |arg: &Expr| match arg {
+        Expr::Literal(value, _) => value
+            .try_as_str()
+            .flatten()
+            .is_some_and(|part| part.to_ascii_lowercase().starts_with("epoch")),
+        _ => false,
+    };
+    if function.args.iter().any(of_instant) {
+        return Ok(None);
+    }
+    let mut local = function.clone();
+    let mut zoned = None;
+    for arg in &mut local.args {
+        let (_, field) = arg.to_field(schema)?;
+        if let DataType::Timestamp(TimeUnit::Microsecond, Some(_)) = field.data_type() {
+            let clock = DataType::Timestamp(TimeUnit::Microsecond, None);
+            let to = Arc::new(Field::new("", clock, true));
+            *arg = Cast::call(std::mem::take(arg), &field, &to, Rule::Explicit)?;
+            zoned = Some((to, field));
+        }
+    }
+    let Some((clock, instant)) = zoned else {
+        return Ok(None);
+    };
+    let call = Expr::ScalarFunction(local);
+    if name != "date_trunc" {
+        return Ok(Some(call));
+    }
+    let to = Arc::new(Field::new("", instant.data_type().clone(), true));
+    Ok(Some(Cast::call(call, &clock, &to, Rule::Explicit)?))
 }
 
 /// What a call of a shorthand stands for, itself checked.

@@ -230,6 +230,10 @@ fn replacement(expr: &mut Expr) -> Result<Option<Expr>> {
                 format: None,
             })
         }
+        // A list literal loses sight of outer columns in the planner.
+        Expr::Array(list) if !list.elem.is_empty() => {
+            Some(call("make_array", std::mem::take(&mut list.elem)))
+        }
         Expr::Interval(interval) => of_interval(interval),
         // Nothing is in an empty list, not even NULL, as in SQLite.
         Expr::InList { list, negated, .. } if list.is_empty() => {

@@ -19,6 +19,7 @@ pub mod copy;
 mod dialect;
 mod from_first;
 mod insert;
+mod laterals;
 mod merge;
 mod normalize;
 mod parameters;

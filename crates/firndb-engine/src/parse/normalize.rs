@@ -21,7 +21,7 @@ use super::{
     Command, MAX_DEPTH, MAX_OPERATORS, MAX_QUERIES, MAX_SUBQUERIES, ParameterNames, Parsed,
     too_deep,
 };
-use super::{calls, clauses, patterns, relations, rows, windows};
+use super::{calls, clauses, laterals, patterns, relations, rows, windows};
 use crate::error::{Error, Result, SqlState};
 
 /// Separates a name from the number that makes it unique in its select list.
@@ -343,6 +343,9 @@ impl VisitorMut for Normalizer<'_> {
         }
         clauses::one_group(select);
         self.name_items(&mut select.projection);
+        if let Err(error) = laterals::rewrite(select) {
+            return ControlFlow::Break(Box::new(error));
+        }
         if let Err(error) = windows::in_select(select) {
             return ControlFlow::Break(Box::new(error));
         }

@@ -79,12 +79,18 @@ fn scalar_subqueries(node: LogicalPlan, names: &mut Names) -> PlanResult<Transfo
     };
     let schema = Arc::clone(input.schema());
     let mut joined = input.clone();
+    // DataFusion knows correlated subqueries in projections, filters and aggregates only.
+    let elsewhere = matches!(node, LogicalPlan::Sort(_) | LogicalPlan::Window(_));
+    let joins = |subquery: &Subquery| -> PlanResult<bool> {
+        Ok(shape::is_joined(subquery, &schema)?
+            && !(elsewhere && shape::is_correlated(&subquery.subquery)?))
+    };
     let preserver = NamePreserver::new(&node);
     let before: Vec<Column> = node.schema().columns();
     let rewritten = node.map_expressions(|expression| {
         let name = preserver.save(&expression);
         let rewritten = expression.transform_down(|part| match part {
-            Expr::ScalarSubquery(subquery) if !shape::is_joined(&subquery, &schema)? => {
+            Expr::ScalarSubquery(subquery) if !joins(&subquery)? => {
                 let (plan, value) = join_value(&input, joined.clone(), &subquery, names)?;
                 joined = plan;
                 Ok(Transformed::new(

@@ -1,0 +1,207 @@
+//! Functions in FROM of columns to their left: `FROM t, unnest(t.l) AS u(x)`, `FROM t, generate_series(1, t.n) AS g`.
+//!
+//! The planner knows their arguments as constants only. So they become subqueries, which may be LATERAL, and in which UNNEST
+//! takes a column:
+//!
+//! ```text
+//! FROM t, unnest(t.l) AS u(x)   ─▶  FROM t, LATERAL (SELECT unnest(m.a1) AS x FROM (SELECT t.l AS a1) AS m) AS u
+//! LATERAL (SELECT unnest(t.l))  ─▶  LATERAL (SELECT unnest(m.a1) FROM (SELECT t.l AS a1) AS m)
+//! ```
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, Query, Select,
+    SelectItem, SetExpr, TableAlias, TableFactor, TableWithJoins, VisitMut, VisitorMut,
+    visit_expressions,
+};
+
+use super::normalize::call;
+use super::parse_query;
+use crate::error::{Error, Result};
+
+/// The subquery that holds the arguments; no user's name starts like this.
+const MEMBERS: &str = "__firndb_lateral";
+/// Functions that yield a list as an expression, and its members in FROM.
+const SERIES: [&str; 2] = ["range", "generate_series"];
+
+/// Rewrites the functions of a SELECT that name columns.
+pub(super) fn rewrite(select: &mut Select) -> Result<()> {
+    for table in &mut select.from {
+        of_table(table)?;
+    }
+    if select.from.is_empty() {
+        unnested_alone(select)?;
+    }
+    Ok(())
+}
+
+fn of_table(table: &mut TableWithJoins) -> Result<()> {
+    let joined = table.joins.iter_mut().map(|join| &mut join.relation);
+    for factor in std::iter::once(&mut table.relation).chain(joined) {
+        of_factor(factor)?;
+    }
+    Ok(())
+}
+
+fn of_factor(factor: &mut TableFactor) -> Result<()> {
+    let (list, alias, default) = match factor {
+        TableFactor::UNNEST {
+            array_exprs,
+            alias,
+            with_offset: false,
+            with_ordinality: false,
+            ..
+        } => match array_exprs.as_slice() {
+            [list] => (list.clone(), alias.take(), "unnest"),
+            _ => return Ok(()),
+        },
+        TableFactor::Table {
+            name,
+            alias,
+            args: Some(args),
+            with_ordinality: false,
+            ..
+        } => match list_of(name, &args.args) {
+            Some((list, default)) if has_columns(&list) => (list, alias.take(), default),
+            _ => return Ok(()),
+        },
+        TableFactor::Function {
+            name,
+            args,
+            alias,
+            with_ordinality: false,
+            ..
+        } => match list_of(name, args) {
+            Some((list, default)) => (list, alias.take(), default),
+            None => return Ok(()),
+        },
+        _ => return Ok(()),
+    };
+    if !has_columns(&list) {
+        if let TableFactor::UNNEST { alias: given, .. }
+        | TableFactor::Table { alias: given, .. }
+        | TableFactor::Function { alias: given, .. } = factor
+        {
+            *given = alias;
+        }
+        return Ok(());
+    }
+    let mut alias = alias.unwrap_or_else(|| TableAlias {
+        explicit: true,
+        name: Ident::new(default),
+        columns: Vec::new(),
+        at: None,
+    });
+    let column = match alias.columns.first() {
+        Some(column) => column.name.clone(),
+        None => alias.name.clone(),
+    };
+    alias.columns.clear();
+    let mut query = members(vec![list])?;
+    if let SetExpr::Select(select) = query.body.as_mut() {
+        select.projection = vec![SelectItem::ExprWithAlias {
+            expr: call("unnest", vec![member(0)]),
+            alias: column,
+        }];
+    }
+    *factor = TableFactor::Derived {
+        lateral: true,
+        subquery: Box::new(query),
+        alias: Some(alias),
+        sample: None,
+    };
+    Ok(())
+}
+
+/// The list whose members a function in FROM yields, and what its column is called.
+fn list_of(name: &ObjectName, args: &[FunctionArg]) -> Option<(Expr, &'static str)> {
+    let name = name.to_string();
+    let args = args
+        .iter()
+        .map(|arg| match arg {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+            _ => None,
+        })
+        .collect::<Option<Vec<_>>>()?;
+    if name == "unnest" {
+        return match args.as_slice() {
+            [list] => Some((list.clone(), "unnest")),
+            _ => None,
+        };
+    }
+    let series = SERIES.iter().find(|series| **series == name)?;
+    Some((call(series, args), series))
+}
+
+fn has_columns(expr: &Expr) -> bool {
+    visit_expressions(expr, |part| match part {
+        Expr::Identifier(_) | Expr::CompoundIdentifier(_) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    })
+    .is_break()
+}
+
+/// `SELECT 1 FROM (SELECT <list> AS a1, …) AS members`.
+fn members(lists: Vec<Expr>) -> Result<Query> {
+    let mut query = parse_query(&format!("SELECT 1 FROM (SELECT 1) AS {MEMBERS}"))?;
+    let SetExpr::Select(select) = query.body.as_mut() else {
+        return Err(Error::internal("a query of ours"));
+    };
+    if let Some(TableFactor::Derived { subquery, .. }) =
+        select.from.first_mut().map(|table| &mut table.relation)
+        && let SetExpr::Select(inner) = subquery.body.as_mut()
+    {
+        inner.projection = lists
+            .into_iter()
+            .enumerate()
+            .map(|(place, expr)| SelectItem::ExprWithAlias {
+                expr,
+                alias: Ident::with_quote('"', format!("a{}", place + 1)),
+            })
+            .collect();
+    }
+    Ok(query)
+}
+
+fn member(place: usize) -> Expr {
+    Expr::CompoundIdentifier(vec![
+        Ident::with_quote('"', MEMBERS),
+        Ident::with_quote('"', format!("a{}", place + 1)),
+    ])
+}
+
+/// `SELECT unnest(<columns of an outer query>)` without FROM.
+fn unnested_alone(select: &mut Select) -> Result<()> {
+    let mut lists = Lists { found: Vec::new() };
+    let ControlFlow::Continue(()) = select.projection.visit(&mut lists);
+    if lists.found.is_empty() {
+        return Ok(());
+    }
+    if let SetExpr::Select(of_members) = *members(lists.found)?.body {
+        select.from = of_members.from;
+    }
+    Ok(())
+}
+
+/// Takes the lists that name columns out of calls of UNNEST.
+struct Lists {
+    found: Vec<Expr>,
+}
+
+impl VisitorMut for Lists {
+    type Break = std::convert::Infallible;
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
+        if let Expr::Function(function) = expr
+            && function.name.to_string() == "unnest"
+            && let FunctionArguments::List(list) = &mut function.args
+            && let [FunctionArg::Unnamed(FunctionArgExpr::Expr(list))] = list.args.as_mut_slice()
+            && has_columns(list)
+        {
+            let taken = std::mem::replace(list, member(self.found.len()));
+            self.found.push(taken);
+        }
+        ControlFlow::Continue(())
+    }
+}

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
+use arrow::array::timezone::Tz;
 use arrow::datatypes::Field;
 
 use super::convert::{Conversion, Rule, check_convertible, convert, message_name};
@@ -10,8 +11,14 @@ use crate::types::{Refinement, compute_field};
 use crate::{Error, Result, SqlState};
 
 /// Assignment cast: converts values to a column's type, as INSERT, UPDATE and append do (numbers round, text parses, varchar(n) and enum
-/// labels are enforced). Yields the column's `Form::Compute` type. Errors name the column: 22003, 22001, 22P02, 42804.
+/// labels are enforced). Yields the column's `Form::Compute` type. Moments without a zone are in UTC. Errors name the column: 22003,
+/// 22001, 22P02, 42804.
 pub fn assign(values: &ArrayRef, column: &Field) -> Result<ArrayRef> {
+    assign_in(values, column, None)
+}
+
+/// As `assign`; moments without a zone are in this one.
+pub(crate) fn assign_in(values: &ArrayRef, column: &Field, zone: Option<Tz>) -> Result<ArrayRef> {
     let target = compute_field(column);
     if values.data_type() == target.data_type()
         && matches!(Refinement::of(column), Refinement::None | Refinement::Uuid)
@@ -31,7 +38,11 @@ pub fn assign(values: &ArrayRef, column: &Field) -> Result<ArrayRef> {
         )
         .with_hint("You will need to rewrite or cast the expression."));
     }
-    convert(values, &source, &target, Conversion::new(Rule::Assignment)).map_err(|error| {
+    let how = Conversion {
+        rule: Rule::Assignment,
+        zone,
+    };
+    convert(values, &source, &target, how).map_err(|error| {
         if error.detail.is_some() {
             let message = format!("{} in column \"{}\"", error.message, column.name());
             Error { message, ..error }

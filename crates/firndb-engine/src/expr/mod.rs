@@ -24,6 +24,8 @@ use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::optimizer::Analyzer;
 
 pub use assign::assign;
+pub(crate) use assign::assign_in;
+pub(crate) use cast::session_zone;
 pub use literals::type_literals;
 pub(crate) use semantics::{expression, settled};
 pub use show::show;

@@ -275,7 +275,8 @@ async fn default_value(work: &Work<'_>, column: &Column) -> Result<ArrayRef> {
     while let Some(batch) = stream.next().await {
         let batch = batch?;
         if batch.num_rows() > 0 {
-            let value = expr::assign(batch.column(0), &column.field)?;
+            let zone = expr::session_zone(work.context.scope.state.config_options())?;
+            let value = expr::assign_in(batch.column(0), &column.field, zone)?;
             return Ok(cast(&value, stored)?);
         }
     }

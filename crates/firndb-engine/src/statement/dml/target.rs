@@ -177,7 +177,8 @@ impl<'a> Target<'a> {
         if *values.data_type() == DataType::Null {
             return Ok(new_null_array(wanted, values.len()));
         }
-        let assigned = expr::assign(values, &self.entry.columns[column].field)?;
+        let zone = expr::session_zone(self.context.scope.state.config_options())?;
+        let assigned = expr::assign_in(values, &self.entry.columns[column].field, zone)?;
         if assigned.data_type() == wanted {
             return Ok(assigned);
         }

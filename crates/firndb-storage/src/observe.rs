@@ -168,19 +168,18 @@ impl Observer {
         }
     }
 
-    /// Sleeps until `next`, which [`take_cold`](Self::take_cold) said, or until there is something to look after earlier.
-    pub(crate) fn wait(&self, next: Option<Instant>) {
+    /// Sleeps until `next`, which [`take_cold`](Self::take_cold) said, or until there is something to look after earlier, and not longer than `most`.
+    pub(crate) fn wait(&self, next: Option<Instant>, most: Option<Duration>) {
         self.bell.listen();
         // A note that came before we listened has changed this; a later one rings.
         if self.stopped() || self.tables.lock().next != next {
             self.bell.stay_awake();
             return;
         }
-        match next {
+        let until_next = next.map(|next| next.saturating_duration_since(Instant::now()));
+        match until_next.into_iter().chain(most).min() {
             None => self.bell.sleep(),
-            Some(next) => self
-                .bell
-                .sleep_for(next.saturating_duration_since(Instant::now())),
+            Some(time) => self.bell.sleep_for(time),
         }
     }
 

@@ -261,7 +261,11 @@ impl Transaction {
         let begun = Instant::now();
         clock.commit_alone(Arc::clone(&self.state) as Arc<dyn Alone>);
         let mut nap = Duration::from_micros(20);
-        while self.state.status.outcome() == Outcome::InProgress && begun.elapsed() < patience {
+        let stopped = || self.collector.observer().stopped();
+        while self.state.status.outcome() == Outcome::InProgress
+            && begun.elapsed() < patience
+            && !stopped()
+        {
             std::thread::sleep(nap);
             nap = (nap * 2).min(Duration::from_millis(1));
         }

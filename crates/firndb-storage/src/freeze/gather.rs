@@ -83,7 +83,7 @@ pub(super) fn gather(relation: &Relation, blocks: &[u32]) -> Visit {
             freeze(relation, cooling, &mut visit)
         } else {
             for block in cooling {
-                give_up(relation, block.number, &block.columns, &mut visit);
+                postpone(relation, block.number, &block.columns, &mut visit);
             }
             continue;
         };
@@ -115,14 +115,26 @@ fn await_epoch(reclaimer: &Reclaimer, epoch: u64) -> bool {
     true
 }
 
-fn give_up(relation: &Relation, number: u32, columns: &[Way], visit: &mut Visit) {
+/// Takes the tags of a block away.
+fn warm(relation: &Relation, number: u32, columns: &[Way]) {
     let pin = relation.resources.reclaimer.pin();
     if let Some(block) = relation.block(number, &pin) {
         for (info, _) in columns {
             block.warm(info.number);
         }
     }
+}
+
+/// Gives up a block that a writer has taken back, or that has versions.
+fn yield_to_writer(relation: &Relation, number: u32, columns: &[Way], visit: &mut Visit) {
+    warm(relation, number, columns);
     visit.busy.push(number);
+}
+
+/// Gives up a block for which there is no memory, or no time.
+fn postpone(relation: &Relation, number: u32, columns: &[Way], visit: &mut Visit) {
+    warm(relation, number, columns);
+    visit.later.push(number);
 }
 
 /// Announces what is to be frozen.
@@ -172,7 +184,7 @@ fn freeze(relation: &Relation, cooling: Vec<Cooling>, visit: &mut Visit) -> Vec<
         });
         let Some(mut rows) = quiet else {
             drop(pin);
-            give_up(relation, number, &columns, visit);
+            yield_to_writer(relation, number, &columns, visit);
             continue;
         };
         let given = rows.rows;
@@ -237,7 +249,7 @@ fn build_and_publish(relation: &Relation, mut blocks: Vec<Freezing>, visit: &mut
             return build_and_publish(relation, rest, visit);
         }
         for block in blocks {
-            give_up(relation, block.number, &block.columns, visit);
+            postpone(relation, block.number, &block.columns, visit);
         }
         return;
     }
@@ -249,9 +261,14 @@ fn build_and_publish(relation: &Relation, mut blocks: Vec<Freezing>, visit: &mut
                 build_and_publish(relation, vec![block], visit);
             }
         }
-        Ok(None) | Err(_) => {
+        Err(_) => {
             for block in blocks {
-                give_up(relation, block.number, &block.columns, visit);
+                postpone(relation, block.number, &block.columns, visit);
+            }
+        }
+        Ok(None) => {
+            for block in blocks {
+                yield_to_writer(relation, block.number, &block.columns, visit);
             }
         }
     }
@@ -410,7 +427,7 @@ fn publish(relation: &Relation, blocks: &[Freezing], extent: &Arc<Extent>, visit
             .filter(|_| !block.preempted);
         let Some(found) = found else {
             drop(pin);
-            give_up(relation, block.number, &block.columns, visit);
+            yield_to_writer(relation, block.number, &block.columns, visit);
             continue;
         };
         found.frozen_at.store(heat::now(), Ordering::Relaxed);

@@ -31,10 +31,16 @@ mod select;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::collect::Collector;
 use crate::relation::Relation;
+
+/// After how long blocks are visited again for which there was no memory.
+const LATER: Duration = Duration::from_secs(1);
+
+/// How often memory that waits for operations to end is looked after.
+const RECLAIM: Duration = Duration::from_millis(5);
 
 /// What became of blocks that were visited.
 #[derive(Debug, Default)]
@@ -43,8 +49,10 @@ pub(crate) struct Visit {
     pub(crate) frozen: Vec<u32>,
     /// Blocks that are frozen already, empty, or gone.
     pub(crate) done: Vec<u32>,
-    /// Blocks that have versions, or were written meanwhile.
+    /// Blocks that have versions, or were written meanwhile: the collector will meet their records.
     pub(crate) busy: Vec<u32>,
+    /// Blocks for which there was no memory, or an operation that ran for long.
+    pub(crate) later: Vec<u32>,
 }
 
 /// Freezes what becomes cold until the collector's observer is stopped.
@@ -54,7 +62,9 @@ pub(crate) fn run(collector: &Arc<Collector>) {
         let now = Instant::now();
         let (cold, next) = observer.take_cold(now);
         if cold.is_empty() {
-            observer.wait(next);
+            // The hot columns that were replaced: the collector may be asleep.
+            let waiting = collector.resources().reclaimer.reclaim();
+            observer.wait(next, (waiting > 0).then_some(RECLAIM));
             continue;
         }
         for cold in cold {
@@ -69,6 +79,9 @@ pub(crate) fn run(collector: &Arc<Collector>) {
             let Ok(visit) = visited else { continue };
             observer.forget(&cold.relation, &visit.frozen, now);
             observer.forget(&cold.relation, &visit.done, now);
+            observer.note_for(&cold.relation, visit.later, LATER);
+            // It looks after what waits for operations to end.
+            collector.resources().clock.bell().ring();
         }
     }
 }
@@ -87,7 +100,8 @@ fn rewrite(collector: &Collector, relation: &Arc<Relation>) {
     let thawed = rewrite::thaw_sparse(relation);
     if !thawed.is_empty() {
         let visit = gather::gather(relation, &thawed);
-        collector.observer().note(relation, visit.busy);
+        let left = visit.busy.into_iter().chain(visit.later);
+        collector.observer().note(relation, left);
     }
 }
 
@@ -101,5 +115,6 @@ pub(crate) fn freeze_now(collector: &Arc<Collector>, relation: &Arc<Relation>) -
     }
     let visit = gather::gather(relation, &blocks());
     rewrite(collector, relation);
+    relation.resources.reclaimer.reclaim();
     visit
 }

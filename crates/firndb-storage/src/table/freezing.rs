@@ -42,7 +42,7 @@ impl Table {
         let visit = freeze_now(&self.collector, &self.relation);
         Freeze {
             frozen: visit.frozen.len(),
-            hot: visit.busy.len(),
+            hot: visit.busy.len() + visit.later.len(),
         }
     }
 

@@ -9,9 +9,11 @@
 //!
 //! A session's statements run one after the other under its lock; `interrupt`, `progress` and `in_transaction` do not take it.
 
+mod answers;
 mod append;
 mod connection;
 mod execute;
+mod pragma;
 mod prepare;
 mod rules;
 mod session;

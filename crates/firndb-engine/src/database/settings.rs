@@ -1,21 +1,19 @@
-//! SET, RESET, SHOW, PRAGMA, USE.
+//! SET, RESET, SHOW, USE.
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BooleanArray, Int32Array, RecordBatch, StringArray};
-use arrow::datatypes::{Field, Schema};
 use datafusion::execution::session_state::SessionState;
 use datafusion::sql::sqlparser::ast::{self, Expr, Value};
 
+use super::answers::{strings, table};
 use super::connection::environment;
 use super::execute::Call;
 use super::session::{Inner, Session};
 use crate::catalog::{DATABASE, MAIN_SCHEMA, fold};
 use crate::error::{Error, Result, SqlState, nearest};
 use crate::parse::Source;
+use crate::session::Outcome;
 use crate::session::memory::{format_bytes, parse_bytes};
-use crate::session::{Outcome, Rows};
-use crate::statement::{self, split_name};
 
 /// A session's settings.
 #[derive(Debug, Clone)]
@@ -131,7 +129,7 @@ fn reach_operators(state: &mut SessionState) {
     state.execution_props_mut().config_options = Some(options);
 }
 
-fn is_without_effect(name: &str) -> bool {
+pub(super) fn is_without_effect(name: &str) -> bool {
     WITHOUT_EFFECT.contains(&fold(name.trim_matches('"')).as_str())
 }
 
@@ -257,7 +255,7 @@ impl Session {
         Ok(Outcome::done("SET"))
     }
 
-    fn set(&self, inner: &mut Inner, name: &str, values: &[String]) -> Result<()> {
+    pub(super) fn set(&self, inner: &mut Inner, name: &str, values: &[String]) -> Result<()> {
         let shared = &self.database.shared;
         let value = match values {
             [only] => only.trim(),
@@ -406,7 +404,7 @@ impl Session {
         }
     }
 
-    fn show(
+    pub(super) fn show(
         &self,
         inner: &mut Inner,
         words: &[&str],
@@ -441,164 +439,10 @@ impl Session {
             }
         }
     }
-
-    fn pragma(
-        &self,
-        inner: &mut Inner,
-        name: &str,
-        value: Option<&ast::ValueWithSpan>,
-        call: &Call,
-        source: &Source,
-    ) -> Result<Outcome> {
-        let argument = value.map(|value| match &value.value {
-            Value::SingleQuotedString(text) | Value::DoubleQuotedString(text) => text.clone(),
-            other => other.to_string(),
-        });
-        match (name, argument) {
-            (name, _) if is_without_effect(name) => Ok(Outcome::done("PRAGMA")),
-            ("version", None) => {
-                let version = env!("CARGO_PKG_VERSION");
-                table(&[("library_version", strings([version]))])
-            }
-            ("database_list", None) => table(&[("name", strings([DATABASE]))]),
-            ("show_tables", None) => self.listing(inner, call, source),
-            ("freeze", Some(table)) => self.freeze(inner, &table, call, source),
-            ("table_info" | "show", Some(table)) => self.table_info(inner, &table, call, source),
-            (name, None) => self.show(inner, &[name], call, source),
-            (name, Some(value)) => {
-                let name = known(name)?;
-                self.set(inner, name, &[value])?;
-                Ok(Outcome::done("PRAGMA"))
-            }
-        }
-    }
-
-    fn listing(&self, inner: &mut Inner, call: &Call, source: &Source) -> Result<Outcome> {
-        self.run_in_transaction(
-            inner,
-            call,
-            async |work| statement::tables(work.context),
-            source,
-        )
-    }
-
-    /// `PRAGMA freeze('t')`: freezes what can be frozen, cold or not, and says how many blocks did and did not.
-    fn freeze(
-        &self,
-        inner: &mut Inner,
-        name: &str,
-        call: &Call,
-        source: &Source,
-    ) -> Result<Outcome> {
-        let idents = name
-            .split('.')
-            .map(|part| ast::Ident::with_quote('"', fold(part)));
-        let name = ast::ObjectName::from(idents.collect::<Vec<_>>());
-        split_name(&name)?;
-        self.run_in_transaction(
-            inner,
-            call,
-            async |work| {
-                let freeze = work.context.table(&name)?.table.freeze();
-                let column = |blocks: usize| -> ArrayRef {
-                    Arc::new(Int32Array::from(vec![
-                        i32::try_from(blocks).unwrap_or(i32::MAX),
-                    ]))
-                };
-                table(&[
-                    ("frozen", column(freeze.frozen)),
-                    ("hot", column(freeze.hot)),
-                ])
-            },
-            source,
-        )
-    }
-
-    /// SQLite's and DuckDB's `PRAGMA table_info('t')`.
-    fn table_info(
-        &self,
-        inner: &mut Inner,
-        name: &str,
-        call: &Call,
-        source: &Source,
-    ) -> Result<Outcome> {
-        let idents = name
-            .split('.')
-            .map(|part| ast::Ident::with_quote('"', fold(part)));
-        let name = ast::ObjectName::from(idents.collect::<Vec<_>>());
-        split_name(&name)?;
-        self.run_in_transaction(
-            inner,
-            call,
-            async |work| {
-                let entry = work.context.table(&name)?;
-                let columns = &entry.columns;
-                let primary: Vec<usize> = entry
-                    .constraints
-                    .iter()
-                    .find_map(|constraint| match constraint {
-                        crate::catalog::Constraint::PrimaryKey { columns, .. } => {
-                            Some(columns.clone())
-                        }
-                        _ => None,
-                    })
-                    .unwrap_or_default();
-                let types: Vec<String> = columns
-                    .iter()
-                    .map(|column| crate::types::sql_name(&column.field))
-                    .collect();
-                let defaults: Vec<Option<String>> = columns
-                    .iter()
-                    .map(|column| column.default.as_ref().map(ToString::to_string))
-                    .collect();
-                let numbers: Int32Array = (0..columns.len() as i32).collect::<Vec<_>>().into();
-                let required: BooleanArray = columns
-                    .iter()
-                    .map(|column| Some(!column.field.is_nullable()))
-                    .collect();
-                let keys: BooleanArray = (0..columns.len())
-                    .map(|position| Some(primary.contains(&position)))
-                    .collect();
-                let names = columns.iter().map(|column| column.field.name().as_str());
-                table(&[
-                    ("cid", Arc::new(numbers) as ArrayRef),
-                    ("name", strings(names)),
-                    ("type", strings(types.iter().map(String::as_str))),
-                    ("notnull", Arc::new(required)),
-                    ("dflt_value", Arc::new(StringArray::from(defaults))),
-                    ("pk", Arc::new(keys)),
-                ])
-            },
-            source,
-        )
-    }
-}
-
-/// Rows of a few columns.
-pub(super) fn table(columns: &[(&str, ArrayRef)]) -> Result<Outcome> {
-    let fields: Vec<Field> = columns
-        .iter()
-        .map(|(name, column)| Field::new(*name, column.data_type().clone(), true))
-        .collect();
-    let schema = Arc::new(Schema::new(fields));
-    let arrays = columns
-        .iter()
-        .map(|(_, column)| Arc::clone(column))
-        .collect();
-    let batch = RecordBatch::try_new(Arc::clone(&schema), arrays)?;
-    Ok(Outcome::rows(
-        "SHOW",
-        Rows::from_batches(schema, vec![batch]),
-    ))
-}
-
-fn strings<'a>(values: impl IntoIterator<Item = &'a str>) -> ArrayRef {
-    let array: StringArray = values.into_iter().map(Some).collect();
-    Arc::new(array)
 }
 
 /// A setting's own name; 42704 with a hint for none.
-fn known(name: &str) -> Result<&'static str> {
+pub(super) fn known(name: &str) -> Result<&'static str> {
     let folded = fold(name.trim_matches('"'));
     if let Some((found, _)) = SETTINGS.iter().find(|(known, _)| *known == folded) {
         return Ok(found);

@@ -20,6 +20,7 @@ mod dialect;
 mod from_first;
 mod insert;
 mod laterals;
+mod macros;
 mod merge;
 mod normalize;
 mod parameters;

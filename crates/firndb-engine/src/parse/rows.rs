@@ -13,7 +13,7 @@ use datafusion::sql::sqlparser::ast::{
     SelectItem, SetExpr, TableFactor, UnaryOperator, Value,
 };
 
-use super::calls::ANY_EQUAL;
+use super::macros::ANY_EQUAL;
 use super::normalize::call;
 use super::parse_query;
 use crate::error::{Error, Result, SqlState};

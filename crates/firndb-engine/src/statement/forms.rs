@@ -12,7 +12,7 @@
 //! A marked subquery reaches [`Relations`] with everything in sight that its place sees: common table expressions and
 //! the columns of outer queries.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::{Arc, LazyLock};
 
@@ -22,15 +22,15 @@ use datafusion::logical_expr::planner::{
 };
 use datafusion::logical_expr::{self as logical, LogicalPlan, LogicalPlanBuilder, SortExpr};
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, DataType as SqlType, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArguments, Ident, ObjectName, ObjectNamePart, OrderByKind, Query, Select, SelectFlavor,
-    SelectItem, SetExpr, SetOperator, SetQuantifier, TableAlias, TableFactor, TableWithJoins,
-    TimezoneInfo, Value, VisitMut, VisitorMut, WildcardAdditionalOptions, visit_expressions,
+    CastKind, DataType as SqlType, Expr, FunctionArguments, Ident, OrderByKind, Query, Select,
+    SelectItem, SetExpr, SetOperator, SetQuantifier, TableFactor, TimezoneInfo, Value, VisitMut,
+    VisitorMut, visit_expressions,
 };
 
+use super::names::{Renames, name_columns, partly_named, tell_casts_apart};
+use super::syntax::{bare_query, derived, no_rows, select_from};
 use super::{conditions, merged, multiset, sorted};
 use crate::catalog::DATABASE;
-use crate::error::{Error, SqlState};
 use crate::parse::{UNIQUE, call};
 
 /// The alias of a marked set operation; no user's name starts like this.
@@ -107,56 +107,6 @@ impl RelationPlanner for Relations {
     }
 }
 
-/// A relation whose alias names its columns, be it only the first ones: the others keep their names.
-fn partly_named(
-    relation: &TableFactor,
-    context: &mut dyn RelationPlannerContext,
-) -> PlanResult<Option<LogicalPlan>> {
-    let mut bare = relation.clone();
-    let (TableFactor::Table {
-        alias: Some(alias), ..
-    }
-    | TableFactor::Derived {
-        alias: Some(alias),
-        lateral: false,
-        ..
-    }) = &mut bare
-    else {
-        return Ok(None);
-    };
-    if alias.columns.is_empty() {
-        return Ok(None);
-    }
-    let names = std::mem::take(&mut alias.columns);
-    let table = alias.name.value.clone();
-    let plan = context.plan(bare)?;
-    let columns = plan.schema().columns();
-    if names.len() > columns.len() {
-        return Err(Error::new(
-            SqlState::InvalidColumnReference,
-            format!(
-                "table \"{table}\" has {} columns available but {} columns specified",
-                columns.len(),
-                names.len()
-            ),
-        )
-        .into());
-    }
-    let names = names.into_iter().map(|column| Some(column.name.value));
-    let columns = columns
-        .into_iter()
-        .zip(names.chain(std::iter::repeat(None)))
-        .map(|(column, name)| match name {
-            Some(name) => logical::Expr::Column(column).alias(name),
-            None => logical::Expr::Column(column),
-        });
-    LogicalPlanBuilder::from(plan)
-        .project(columns)?
-        .alias(table)?
-        .build()
-        .map(Some)
-}
-
 /// A query sorted by all of its columns.
 fn ordered(mut query: Query, context: &mut dyn RelationPlannerContext) -> PlanResult<LogicalPlan> {
     let order = query.order_by.take().map(|order| order.kind);
@@ -172,70 +122,6 @@ fn ordered(mut query: Query, context: &mut dyn RelationPlannerContext) -> PlanRe
         .map(|column| logical::Expr::Column(Column::from(column)).sort(ascending, nulls_first))
         .collect();
     LogicalPlanBuilder::from(plan).sort(keys)?.build()
-}
-
-/// A query without anything around its body.
-pub(super) fn bare_query(body: SetExpr) -> Query {
-    Query {
-        with: None,
-        body: Box::new(body),
-        order_by: None,
-        limit_clause: None,
-        fetch: None,
-        locks: Vec::new(),
-        for_clause: None,
-        settings: None,
-        format_clause: None,
-        pipe_operators: Vec::new(),
-    }
-}
-
-/// A subquery in FROM.
-pub(super) fn derived(subquery: Query, alias: Option<&str>) -> TableFactor {
-    TableFactor::Derived {
-        lateral: false,
-        subquery: Box::new(subquery),
-        alias: alias.map(|name| TableAlias {
-            explicit: true,
-            name: Ident::with_quote('"', name),
-            columns: Vec::new(),
-            at: None,
-        }),
-        sample: None,
-    }
-}
-
-fn select_from(subquery: Query, mark: &str) -> SetExpr {
-    SetExpr::Select(Box::new(Select {
-        select_token:
-            datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken::empty(),
-        optimizer_hints: Vec::new(),
-        distinct: None,
-        select_modifiers: None,
-        top: None,
-        top_before_distinct: false,
-        projection: vec![SelectItem::Wildcard(WildcardAdditionalOptions::default())],
-        exclude: None,
-        into: None,
-        from: vec![TableWithJoins {
-            relation: derived(subquery, Some(mark)),
-            joins: Vec::new(),
-        }],
-        lateral_views: Vec::new(),
-        prewhere: None,
-        selection: None,
-        connect_by: Vec::new(),
-        group_by: datafusion::sql::sqlparser::ast::GroupByExpr::Expressions(Vec::new(), Vec::new()),
-        cluster_by: Vec::new(),
-        distribute_by: Vec::new(),
-        sort_by: Vec::new(),
-        having: None,
-        named_window: Vec::new(),
-        qualify: None,
-        window_before_qualify: false,
-        value_table_mode: None,
-        flavor: SelectFlavor::Standard,
-    }))
 }
 
 struct Marker<'a> {
@@ -392,99 +278,6 @@ fn has_branches(body: &SetExpr) -> bool {
     }
 }
 
-/// The operator that gives an argument a name.
-pub(crate) const NAMED: &str = "__firndb_named";
-
-/// Names the arguments of an aggregate that hold casts. DataFusion leaves casts out of the names of its plans, so that `sum(a)` and
-/// `sum(a::DOUBLE)` would be one column.
-fn tell_casts_apart(function: &mut Function) {
-    const AGGREGATES: [&str; 24] = [
-        "sum",
-        "count",
-        "avg",
-        "mean",
-        "min",
-        "max",
-        "median",
-        "mode",
-        "product",
-        "stddev",
-        "stddev_pop",
-        "stddev_samp",
-        "variance",
-        "var_pop",
-        "var_samp",
-        "array_agg",
-        "list",
-        "string_agg",
-        "bool_and",
-        "bool_or",
-        "first_value",
-        "last_value",
-        "quantile_cont",
-        "quantile_disc",
-    ];
-    let [ObjectNamePart::Identifier(name)] = function.name.0.as_slice() else {
-        return;
-    };
-    if !AGGREGATES.contains(&name.value.as_str()) {
-        return;
-    }
-    let FunctionArguments::List(list) = &mut function.args else {
-        return;
-    };
-    if !list.clauses.is_empty() || list.duplicate_treatment.is_some() {
-        // ORDER BY may have to name the argument as it is.
-        return;
-    }
-    for argument in &mut list.args {
-        if let FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) = argument
-            && visit_expressions(value, |part| match part {
-                Expr::Cast { .. } => ControlFlow::Break(()),
-                _ => ControlFlow::Continue(()),
-            })
-            .is_break()
-        {
-            let name = Expr::value(Value::SingleQuotedString(value.to_string()));
-            let taken = std::mem::replace(value, Expr::value(Value::Null));
-            *value = Expr::BinaryOp {
-                left: Box::new(taken),
-                op: BinaryOperator::Custom(NAMED.to_owned()),
-                right: Box::new(name),
-            };
-        }
-    }
-}
-
-/// `WITH q (a) AS (…)` is `WITH q AS (SELECT * FROM (…) AS q (a))`: the alias of a relation may name the first columns only.
-fn name_columns(query: &mut Query) {
-    let Some(with) = &mut query.with else {
-        return;
-    };
-    if with.recursive {
-        return;
-    }
-    for table in &mut with.cte_tables {
-        if table.alias.columns.is_empty() {
-            continue;
-        }
-        let alias = TableAlias {
-            columns: std::mem::take(&mut table.alias.columns),
-            ..table.alias.clone()
-        };
-        let empty = bare_query(SetExpr::Values(no_rows()));
-        let inner = std::mem::replace(table.query.as_mut(), empty);
-        let mut body = select_from(inner, &alias.name.value);
-        if let SetExpr::Select(select) = &mut body
-            && let Some(from) = select.from.first_mut()
-            && let TableFactor::Derived { alias: named, .. } = &mut from.relation
-        {
-            *named = Some(alias);
-        }
-        *table.query = bare_query(body);
-    }
-}
-
 impl Marker<'_> {
     /// Renames common table expressions that hide others: the planner wants each name once.
     fn rename_hiding(&mut self, query: &mut Query) {
@@ -517,48 +310,6 @@ impl Marker<'_> {
         if let Some(order) = &mut query.order_by {
             let ControlFlow::Continue(()) = order.visit(&mut renames);
         }
-    }
-}
-
-/// References to renamed common table expressions; they keep the old name as alias.
-#[derive(Default)]
-struct Renames {
-    names: HashMap<String, String>,
-}
-
-impl VisitorMut for Renames {
-    type Break = std::convert::Infallible;
-
-    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Self::Break> {
-        if let TableFactor::Table {
-            name,
-            alias,
-            args: None,
-            ..
-        } = factor
-            && let [part] = name.0.as_slice()
-            && let Some(ident) = part.as_ident()
-            && let Some(new) = self.names.get(&ident.value)
-        {
-            if alias.is_none() {
-                *alias = Some(TableAlias {
-                    explicit: true,
-                    name: ident.clone(),
-                    columns: Vec::new(),
-                    at: None,
-                });
-            }
-            *name = ObjectName::from(Ident::with_quote('"', new.as_str()));
-        }
-        ControlFlow::Continue(())
-    }
-}
-
-fn no_rows() -> datafusion::sql::sqlparser::ast::Values {
-    datafusion::sql::sqlparser::ast::Values {
-        explicit_row: false,
-        value_keyword: false,
-        rows: Vec::new(),
     }
 }
 

@@ -25,8 +25,8 @@ use datafusion::sql::sqlparser::ast::{
     VisitMut, VisitorMut, WildcardAdditionalOptions,
 };
 
-use super::forms::derived;
 use super::sorted;
+use super::syntax::derived;
 use crate::parse::{UNIQUE, call};
 use crate::{Error, SqlState};
 

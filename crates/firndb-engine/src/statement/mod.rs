@@ -20,10 +20,12 @@ mod forms;
 mod membership;
 mod merged;
 mod multiset;
+mod names;
 mod query;
 mod scope;
 pub mod single_row;
 mod sorted;
+mod syntax;
 mod unnest;
 
 use datafusion::logical_expr::LogicalPlan;
@@ -33,7 +35,7 @@ pub(crate) use conditions::TRUTH;
 pub use context::StatementContext;
 pub(crate) use context::table_columns as compute_schema;
 pub(crate) use describe::tables;
-pub(crate) use forms::NAMED;
+pub(crate) use names::NAMED;
 pub use scope::{Scope, split_name};
 
 use crate::catalog::{CatalogChanges, TableEntry};

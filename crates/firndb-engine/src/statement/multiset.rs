@@ -9,7 +9,7 @@ use datafusion::logical_expr::planner::RelationPlannerContext;
 use datafusion::logical_expr::{Expr, ExprFunctionExt, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast::{Query, SetExpr, SetOperator};
 
-use super::forms::{bare_query, derived};
+use super::syntax::{bare_query, derived};
 use crate::{Error, SqlState};
 
 /// Plans `l INTERSECT ALL r` or `l EXCEPT ALL r`.

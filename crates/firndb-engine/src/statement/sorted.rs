@@ -14,7 +14,7 @@ use datafusion::sql::sqlparser::ast::{
     Expr, Ident, OrderByKind, Query, SelectItem, SetExpr, Visit, Visitor,
 };
 
-use super::forms::derived;
+use super::syntax::derived;
 use crate::parse::UNIQUE;
 
 /// Whether ORDER BY may mean a column of FROM by the name of an output.

@@ -1,0 +1,154 @@
+//! PRAGMA: what has no name in SQL.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, BooleanArray, Int32Array, StringArray};
+use datafusion::sql::sqlparser::ast::{self, Value};
+
+use super::answers::{strings, table};
+use super::execute::Call;
+use super::session::{Inner, Session};
+use super::settings::{is_without_effect, known};
+use crate::catalog::{DATABASE, fold};
+use crate::error::Result;
+use crate::parse::Source;
+use crate::session::Outcome;
+use crate::statement::{self, split_name};
+
+impl Session {
+    pub(super) fn pragma(
+        &self,
+        inner: &mut Inner,
+        name: &str,
+        value: Option<&ast::ValueWithSpan>,
+        call: &Call,
+        source: &Source,
+    ) -> Result<Outcome> {
+        let argument = value.map(|value| match &value.value {
+            Value::SingleQuotedString(text) | Value::DoubleQuotedString(text) => text.clone(),
+            other => other.to_string(),
+        });
+        match (name, argument) {
+            (name, _) if is_without_effect(name) => Ok(Outcome::done("PRAGMA")),
+            ("version", None) => {
+                let version = env!("CARGO_PKG_VERSION");
+                table(&[("library_version", strings([version]))])
+            }
+            ("database_list", None) => table(&[("name", strings([DATABASE]))]),
+            ("show_tables", None) => self.listing(inner, call, source),
+            ("freeze", Some(table)) => self.freeze(inner, &table, call, source),
+            ("table_info" | "show", Some(table)) => self.table_info(inner, &table, call, source),
+            (name, None) => self.show(inner, &[name], call, source),
+            (name, Some(value)) => {
+                let name = known(name)?;
+                self.set(inner, name, &[value])?;
+                Ok(Outcome::done("PRAGMA"))
+            }
+        }
+    }
+
+    pub(super) fn listing(
+        &self,
+        inner: &mut Inner,
+        call: &Call,
+        source: &Source,
+    ) -> Result<Outcome> {
+        self.run_in_transaction(
+            inner,
+            call,
+            async |work| statement::tables(work.context),
+            source,
+        )
+    }
+
+    /// `PRAGMA freeze('t')`: freezes what can be frozen, cold or not, and says how many blocks did and did not.
+    fn freeze(
+        &self,
+        inner: &mut Inner,
+        name: &str,
+        call: &Call,
+        source: &Source,
+    ) -> Result<Outcome> {
+        let idents = name
+            .split('.')
+            .map(|part| ast::Ident::with_quote('"', fold(part)));
+        let name = ast::ObjectName::from(idents.collect::<Vec<_>>());
+        split_name(&name)?;
+        self.run_in_transaction(
+            inner,
+            call,
+            async |work| {
+                let freeze = work.context.table(&name)?.table.freeze();
+                let column = |blocks: usize| -> ArrayRef {
+                    Arc::new(Int32Array::from(vec![
+                        i32::try_from(blocks).unwrap_or(i32::MAX),
+                    ]))
+                };
+                table(&[
+                    ("frozen", column(freeze.frozen)),
+                    ("hot", column(freeze.hot)),
+                ])
+            },
+            source,
+        )
+    }
+
+    /// SQLite's and DuckDB's `PRAGMA table_info('t')`.
+    fn table_info(
+        &self,
+        inner: &mut Inner,
+        name: &str,
+        call: &Call,
+        source: &Source,
+    ) -> Result<Outcome> {
+        let idents = name
+            .split('.')
+            .map(|part| ast::Ident::with_quote('"', fold(part)));
+        let name = ast::ObjectName::from(idents.collect::<Vec<_>>());
+        split_name(&name)?;
+        self.run_in_transaction(
+            inner,
+            call,
+            async |work| {
+                let entry = work.context.table(&name)?;
+                let columns = &entry.columns;
+                let primary: Vec<usize> = entry
+                    .constraints
+                    .iter()
+                    .find_map(|constraint| match constraint {
+                        crate::catalog::Constraint::PrimaryKey { columns, .. } => {
+                            Some(columns.clone())
+                        }
+                        _ => None,
+                    })
+                    .unwrap_or_default();
+                let types: Vec<String> = columns
+                    .iter()
+                    .map(|column| crate::types::sql_name(&column.field))
+                    .collect();
+                let defaults: Vec<Option<String>> = columns
+                    .iter()
+                    .map(|column| column.default.as_ref().map(ToString::to_string))
+                    .collect();
+                let numbers: Int32Array = (0..columns.len() as i32).collect::<Vec<_>>().into();
+                let required: BooleanArray = columns
+                    .iter()
+                    .map(|column| Some(!column.field.is_nullable()))
+                    .collect();
+                let keys: BooleanArray = (0..columns.len())
+                    .map(|position| Some(primary.contains(&position)))
+                    .collect();
+                let names = columns.iter().map(|column| column.field.name().as_str());
+                table(&[
+                    ("cid", Arc::new(numbers) as ArrayRef),
+                    ("name", strings(names)),
+                    ("type", strings(types.iter().map(String::as_str))),
+                    ("notnull", Arc::new(required)),
+                    ("dflt_value", Arc::new(StringArray::from(defaults))),
+                    ("pk", Arc::new(keys)),
+                ])
+            },
+            source,
+        )
+    }
+}

@@ -1,0 +1,218 @@
+//! Functions that stand for expressions of other functions.
+//!
+//! [`MACROS`] says what they stand for, `a`, `b` … being their arguments.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::sync::LazyLock;
+
+use datafusion::sql::sqlparser::ast::{Expr, SelectItem, SetExpr, VisitMut, VisitorMut};
+
+use super::parse_query;
+
+/// `a = ANY (b)` of a list, with three truth values.
+pub(super) const ANY_EQUAL: &str = "__firndb_any_equal";
+
+/// Name, number of arguments, and the expression that the call stands for.
+const MACROS: &[(&str, usize, &str)] = &[
+    (
+        "version",
+        0,
+        concat!("'FirnDB ", env!("CARGO_PKG_VERSION"), "'"),
+    ),
+    (
+        ANY_EQUAL,
+        2,
+        "CASE WHEN b IS NULL THEN NULL WHEN list_contains(b, a) THEN TRUE WHEN len(b) > 0 AND (a IS NULL OR len(list_compact(b)) < len(b)) THEN NULL ELSE FALSE END",
+    ),
+    ("list_unique", 1, "len(list_distinct(list_compact(a)))"),
+    ("array_unique", 1, "len(list_distinct(list_compact(a)))"),
+    ("length", 1, "len(a)"),
+    ("lpad", 3, "lpad(a, CASE WHEN b < 0 THEN 0 ELSE b END, c)"),
+    ("rpad", 3, "rpad(a, CASE WHEN b < 0 THEN 0 ELSE b END, c)"),
+    ("lpad", 2, "lpad(a, CASE WHEN b < 0 THEN 0 ELSE b END)"),
+    ("rpad", 2, "rpad(a, CASE WHEN b < 0 THEN 0 ELSE b END)"),
+    ("list_reverse_sort", 1, "array_sort(a, 'DESC')"),
+    ("array_reverse_sort", 1, "array_sort(a, 'DESC')"),
+    ("list_count", 1, "array_length(list_compact(a))"),
+    ("list_min", 1, "array_min(a)"),
+    ("list_first", 1, "(a)[1]"),
+    ("list_last", 1, "(a)[-1]"),
+    ("list_any_value", 1, "(list_compact(a))[1]"),
+    (
+        "regexp_extract",
+        2,
+        "CASE WHEN a IS NOT NULL THEN coalesce((regexp_match(a, concat('(', b, ')')))[1], '') END",
+    ),
+    (
+        "regexp_extract",
+        3,
+        "CASE WHEN a IS NOT NULL THEN coalesce((regexp_match(a, concat('(', b, ')')))[c + 1], '') END",
+    ),
+    (
+        "regexp_full_match",
+        2,
+        "regexp_like(a, concat('^(?:', b, ')$'))",
+    ),
+    (
+        "regexp_split_to_array",
+        2,
+        "string_to_array(regexp_replace(a, b, chr(1), 'g'), chr(1))",
+    ),
+    (
+        "string_split_regex",
+        2,
+        "string_to_array(regexp_replace(a, b, chr(1), 'g'), chr(1))",
+    ),
+    (
+        "str_split_regex",
+        2,
+        "string_to_array(regexp_replace(a, b, chr(1), 'g'), chr(1))",
+    ),
+    ("base64", 1, "encode(a, 'base64pad')"),
+    ("to_base64", 1, "encode(a, 'base64pad')"),
+    ("from_base64", 1, "decode(a, 'base64pad')"),
+    ("encode", 1, "CAST(a AS BYTEA)"),
+    ("date_add", 2, "(a + b)"),
+    ("to_millennia", 1, "(INTERVAL '1000 years' * a)"),
+    ("to_centuries", 1, "(INTERVAL '100 years' * a)"),
+    ("to_decades", 1, "(INTERVAL '10 years' * a)"),
+    ("to_years", 1, "(INTERVAL '1 year' * a)"),
+    ("to_quarters", 1, "(INTERVAL '3 months' * a)"),
+    ("to_months", 1, "(INTERVAL '1 month' * a)"),
+    ("to_weeks", 1, "(INTERVAL '7 days' * a)"),
+    ("to_days", 1, "(INTERVAL '1 day' * a)"),
+    ("to_hours", 1, "(INTERVAL '1 hour' * a)"),
+    ("to_minutes", 1, "(INTERVAL '1 minute' * a)"),
+    ("to_seconds", 1, "(INTERVAL '1 second' * a)"),
+    ("to_milliseconds", 1, "(INTERVAL '1 millisecond' * a)"),
+    ("to_microseconds", 1, "(INTERVAL '1 microsecond' * a)"),
+    (
+        "last_day",
+        1,
+        "CAST(date_trunc('month', CAST(a AS DATE)) + INTERVAL '1 month' - INTERVAL '1 day' AS DATE)",
+    ),
+    ("monthname", 1, "strftime(a, '%B')"),
+    ("dayname", 1, "strftime(a, '%A')"),
+    (
+        "make_timestamp",
+        1,
+        "(TIMESTAMP '1970-01-01' + INTERVAL '1 microsecond' * a)",
+    ),
+    (
+        "make_timestamp",
+        6,
+        "(CAST(make_date(a, b, c) AS TIMESTAMP) + INTERVAL '1 hour' * d + INTERVAL '1 minute' * e + INTERVAL '1 second' * f)",
+    ),
+    (
+        "make_time",
+        3,
+        "(TIME '00:00:00' + INTERVAL '1 hour' * a + INTERVAL '1 minute' * b + INTERVAL '1 second' * c)",
+    ),
+    ("age", 1, "age(CAST(current_date() AS TIMESTAMP), a)"),
+    ("isodow", 1, "CAST(date_part('isodow', a) AS BIGINT)"),
+    (
+        "microsecond",
+        1,
+        "CAST(date_part('microsecond', a) AS BIGINT)",
+    ),
+    (
+        "millisecond",
+        1,
+        "CAST(date_part('millisecond', a) AS BIGINT)",
+    ),
+    ("century", 1, "((year(a) + 99) // 100)"),
+    ("decade", 1, "(year(a) // 10)"),
+    ("millennium", 1, "((year(a) + 999) // 1000)"),
+    (
+        "era",
+        1,
+        "CASE WHEN year(a) > 0 THEN 1 WHEN year(a) <= 0 THEN 0 END",
+    ),
+    (
+        "isoyear",
+        1,
+        "year(date_trunc('week', a) + INTERVAL '3 days')",
+    ),
+    (
+        "yearweek",
+        1,
+        "(year(date_trunc('week', a) + INTERVAL '3 days') * 100 + week(a))",
+    ),
+    ("datetrunc", 2, "date_trunc(a, b)"),
+    ("iif", 3, "CASE WHEN a THEN b ELSE c END"),
+    ("if", 3, "CASE WHEN a THEN b ELSE c END"),
+    ("nullif", 2, "CASE WHEN a = b THEN NULL ELSE a END"),
+    ("sem", 1, "(stddev_pop(a) / sqrt(count(a)))"),
+    ("geomean", 1, "exp(avg(ln(a)))"),
+    ("geometric_mean", 1, "exp(avg(ln(a)))"),
+    ("isnull", 1, "(a IS NULL)"),
+    ("add", 2, "(a + b)"),
+    ("subtract", 2, "(a - b)"),
+    ("multiply", 2, "(a * b)"),
+    ("divide", 2, "(a // b)"),
+    ("square", 1, "(a * a)"),
+    ("timezone", 2, "(b AT TIME ZONE a)"),
+];
+
+static EXPANSIONS: LazyLock<HashMap<(&'static str, usize), Expr>> = LazyLock::new(|| {
+    MACROS
+        .iter()
+        .filter_map(|(name, arguments, text)| Some(((*name, *arguments), template(text)?)))
+        .collect()
+});
+
+pub(super) fn template(text: &str) -> Option<Expr> {
+    let SetExpr::Select(mut select) = *parse_query(&format!("SELECT {text}")).ok()?.body else {
+        return None;
+    };
+    match select.projection.pop()? {
+        SelectItem::UnnamedExpr(expr) => Some(expr),
+        _ => None,
+    }
+}
+
+/// What a call stands for, if it is of a macro.
+pub(super) fn expanded(name: &str, arguments: &[Expr]) -> Option<Expr> {
+    let (key, _) = MACROS
+        .iter()
+        .map(|(known, count, _)| ((*known, *count), ()))
+        .find(|((known, count), ())| *known == name && *count == arguments.len())?;
+    let mut expr = EXPANSIONS.get(&key)?.clone();
+    let ControlFlow::Continue(()) = expr.visit(&mut Substitution { arguments });
+    Some(expr)
+}
+
+/// Puts arguments in the place of `a`, `b` ….
+struct Substitution<'a> {
+    arguments: &'a [Expr],
+}
+
+impl VisitorMut for Substitution<'_> {
+    type Break = std::convert::Infallible;
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
+        if let Expr::Identifier(name) = expr
+            && let [letter @ b'a'..=b'f'] = name.value.as_bytes()
+            && let Some(argument) = self.arguments.get(usize::from(letter - b'a'))
+        {
+            *expr = match argument {
+                Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Value(_) => {
+                    argument.clone()
+                }
+                other => Expr::Nested(Box::new(other.clone())),
+            };
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_macro_parses() {
+        assert_eq!(EXPANSIONS.len(), MACROS.len());
+    }
+}

@@ -1,8 +1,10 @@
 //! Clauses of a query that the planner knows in another form.
 
+use std::ops::ControlFlow;
+
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident,
-    OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr, Value,
+    BinaryOperator, Cte, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident,
+    OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr, SetOperator, Value, visit_relations,
 };
 
 use super::normalize::{call, text_name};
@@ -71,4 +73,24 @@ pub(super) fn order_by_names(query: &mut Query) {
             order.expr = Expr::Identifier(Ident::with_quote('"', name));
         }
     }
+}
+
+/// Whether a common table expression that refers to itself is sorted: there is no moment at which it could be.
+pub(super) fn sorts_recursion(table: &Cte) -> bool {
+    let union = matches!(
+        table.query.body.as_ref(),
+        SetExpr::SetOperation {
+            op: SetOperator::Union,
+            ..
+        }
+    );
+    union
+        && table.query.order_by.is_some()
+        && visit_relations(&table.query.body, |name| {
+            match name.to_string() == table.alias.name.value {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        })
+        .is_break()
 }

@@ -277,6 +277,9 @@ impl VisitorMut for Normalizer<'_> {
         if let Some(with) = &query.with {
             for table in &with.cte_tables {
                 self.remember_alias(&table.alias);
+                if with.recursive && clauses::sorts_recursion(table) {
+                    return refuse("ORDER BY in a recursive query");
+                }
             }
         }
         if let Some(fetch) = query.fetch.take() {

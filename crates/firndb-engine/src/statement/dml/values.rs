@@ -10,6 +10,7 @@ use arrow::array::{ArrayRef, StringArray};
 use arrow::compute::interleave;
 use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast;
 use futures::TryStreamExt;
 
@@ -187,6 +188,17 @@ async fn compute(
             .collect();
         let query = select(with, projection, Vec::new(), None);
         let plan = context.plan_query(&query, None).await?;
+        if let LogicalPlan::Projection(projection) = &plan
+            && matches!(
+                projection.input.as_ref(),
+                LogicalPlan::Aggregate(_) | LogicalPlan::Window(_)
+            )
+        {
+            return Err(Error::new(
+                SqlState::GroupingError,
+                "aggregate and window functions are not allowed in VALUES",
+            ));
+        }
         let mut rows = context.run(plan).await?;
         let mut found = Vec::new();
         while let Some(batch) = rows.try_next().await? {

@@ -32,6 +32,7 @@ use std::sync::atomic::AtomicU64;
 
 use datafusion::catalog::TableProvider;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use firndb_storage::{Form, Snapshot, Table};
 
@@ -41,6 +42,7 @@ use crate::session::Frame;
 pub mod exec;
 pub mod frame;
 pub mod merge;
+mod optional;
 pub mod provider;
 pub mod row_filter;
 pub mod rules;
@@ -90,6 +92,15 @@ pub fn frame_provider(frame: &Frame) -> Result<Arc<dyn TableProvider>> {
 /// All physical optimizer rules: DataFusion's, as far as they are sound, and ours.
 pub fn optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = rules::sound(PhysicalOptimizer::new().rules);
+    // Before anything is decided by what is constant, and again before sorts are placed: joins may have been turned.
+    let requirements = EnsureRequirements::new();
+    if let Some(place) = rules
+        .iter()
+        .position(|rule| rule.name() == requirements.name())
+    {
+        rules.insert(place, Arc::new(optional::OptionalSides));
+    }
+    rules.insert(0, Arc::new(optional::OptionalSides));
     rules.extend(physical_rules());
     rules
 }

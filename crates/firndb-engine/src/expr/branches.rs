@@ -33,10 +33,7 @@ pub(crate) fn unified_case(mut case: Case, schema: &DFSchema) -> Result<Transfor
         .iter()
         .map(|branch| branch.get_type(schema))
         .collect::<Result<Vec<_>>>()?;
-    let refined = refinement(
-        branches.iter().map(|branch| branch.as_ref().as_ref()),
-        schema,
-    )?;
+    let refined = refinement(branches.iter().map(|branch| branch.as_ref()), schema)?;
     let common = if types.windows(2).all(|pair| pair[0] == pair[1]) {
         None
     } else {

@@ -161,7 +161,7 @@ fn moments(
                 true => now < stop,
                 false => now > stop,
             };
-            if !within && !(inclusive && now == stop) {
+            if !(within || inclusive && now == stop) {
                 break;
             }
             values.reserve(1)?;

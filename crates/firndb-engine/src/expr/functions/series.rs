@@ -15,6 +15,7 @@ use arrow::datatypes::{
 use datafusion::common::Result;
 
 use super::kernel::{Kernel, Takes};
+use crate::expr::convert::{MICROS_PER_DAY, NANOS_PER_MICRO};
 use crate::{Error, SqlState};
 
 /// Values that the lists of one call may have together: a gigabyte.
@@ -105,19 +106,11 @@ fn integers(args: &[ArrayRef], inclusive: bool) -> Result<ArrayRef> {
             values.end(false);
             continue;
         };
-        let distance = i128::from(stop) - i128::from(start);
         let step = i128::from(step);
         if step == 0 {
             return Err(zero_step());
         }
-        // Steps that stay short of the end, and the start itself.
-        let whole = if (distance < 0) == (step < 0) || distance == 0 {
-            let steps = distance / step;
-            let reaches = distance % step == 0;
-            steps + i128::from(inclusive || !reaches)
-        } else {
-            0
-        };
+        let whole = steps(i128::from(start), i128::from(stop), step, inclusive);
         values.reserve(usize::try_from(whole).unwrap_or(usize::MAX))?;
         for number in 0..whole {
             // Between start and stop, so within 64 bits.
@@ -156,6 +149,18 @@ fn moments(
         let Some(forward) = direction(step) else {
             return Err(zero_step());
         };
+        if step.months == 0 {
+            // Days are as long as each other in UTC, so how many values there are is known.
+            let step = i128::from(step.days) * i128::from(MICROS_PER_DAY)
+                + i128::from(step.nanoseconds / NANOS_PER_MICRO);
+            let count = steps(i128::from(now), i128::from(stop), step, inclusive);
+            values.reserve(usize::try_from(count).unwrap_or(usize::MAX))?;
+            // Between start and stop, so within 64 bits.
+            let moments = (0..count).map(|number| (i128::from(now) + number * step) as i64);
+            values.values.extend(moments);
+            values.end(true);
+            continue;
+        }
         loop {
             let within = match forward {
                 true => now < stop,
@@ -176,12 +181,22 @@ fn moments(
     values.finish(item)
 }
 
+/// How many values there are from start to stop: the start, and the steps that stay short of the end or, if it counts, reach it.
+fn steps(start: i128, stop: i128, step: i128, inclusive: bool) -> i128 {
+    let distance = stop - start;
+    if distance != 0 && (distance < 0) != (step < 0) {
+        return 0;
+    }
+    let reaches = distance % step == 0;
+    distance / step + i128::from(inclusive || !reaches)
+}
+
 /// Whether an interval leads forward; `None` for one that leads nowhere, or both ways.
 fn direction(step: IntervalMonthDayNano) -> Option<bool> {
     let parts = [
         i64::from(step.months),
         i64::from(step.days),
-        step.nanoseconds / 1_000,
+        step.nanoseconds / NANOS_PER_MICRO,
     ];
     let forward = parts.iter().any(|part| *part > 0);
     let backward = parts.iter().any(|part| *part < 0);

@@ -166,6 +166,17 @@ fn balance(source: &dyn MorselSource, kept: &[usize], most: usize) -> Vec<Range<
     ranges
 }
 
+impl MorselScan {
+    /// Whether exact statistics say that a column of the scan holds no NULL.
+    pub(super) fn never_null(&self, column: usize) -> bool {
+        let statistics = self.source.statistics(&self.projection);
+        statistics
+            .column_statistics
+            .get(column)
+            .is_some_and(|column| column.null_count == Precision::Exact(0))
+    }
+}
+
 impl DisplayAs for MorselScan {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
         let columns: Vec<&str> = self

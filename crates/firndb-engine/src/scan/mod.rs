@@ -42,6 +42,7 @@ use crate::session::Frame;
 pub mod exec;
 pub mod frame;
 pub mod merge;
+mod nulls;
 mod optional;
 pub mod provider;
 pub mod row_filter;
@@ -101,6 +102,7 @@ pub fn optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
         rules.insert(place, Arc::new(optional::OptionalSides));
     }
     rules.insert(0, Arc::new(optional::OptionalSides));
+    rules.insert(0, Arc::new(nulls::KnownKeys));
     rules.extend(physical_rules());
     rules
 }

@@ -206,7 +206,9 @@ pub(crate) fn is_lossless(source: &Field, target: &Field) -> bool {
         (Null, _) => true,
         (from, to) if is_text(from) && is_text(to) => true,
         (Float32, Float64) => true,
-        (from, Float32 | Float64) if from.is_integer() => true,
+        // Beyond its digits a float stands for several integers, and a condition on it fixes none of them.
+        (from, Float64) if from.is_integer() => from.primitive_width() < Some(8),
+        (from, Float32) if from.is_integer() => from.primitive_width() < Some(4),
         (from, to) if from.is_integer() && to.is_integer() => {
             let (narrow, wide) = (from.primitive_width(), to.primitive_width());
             match (from.is_signed_integer(), to.is_signed_integer()) {

@@ -18,7 +18,7 @@ use datafusion::logical_expr::expr::{InList, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    Between, BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, and, not,
+    Between, BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, and, lit, not,
 };
 use datafusion::optimizer::AnalyzerRule;
 
@@ -362,12 +362,33 @@ fn bounded(between: &Between, schema: &DFSchema) -> Result<Expr> {
     })
 }
 
+/// IN with a list. DataFusion takes a CASE among the items for a constant, so a list of more than literals and columns becomes
+/// comparisons.
 fn listed(list: InList, schema: &DFSchema) -> Result<Expr> {
     let (_, field) = list.expr.to_field(schema)?;
+    let plain = |item: &Expr| matches!(item, Expr::Literal(_, _) | Expr::Column(_));
+    if !list.list.iter().all(plain) {
+        let mut any: Option<Expr> = None;
+        for item in list.list {
+            let equal = BinaryExpr::new(list.expr.clone(), Operator::Eq, Box::new(item));
+            let equal = compared(&equal, schema)?.unwrap_or(Expr::BinaryExpr(equal));
+            any = Some(match any {
+                Some(others) => others.or(equal),
+                None => equal,
+            });
+        }
+        let any = any.unwrap_or_else(|| lit(false));
+        return Ok(if list.negated { not(any) } else { any });
+    }
+    let double: FieldRef = Arc::new(Field::new("", DataType::Float64, true));
     let mut items = Vec::with_capacity(list.list.len());
     for item in list.list {
         let (_, item_field) = item.to_field(schema)?;
-        let item = aligned(item, &item_field, &field)?;
+        let item = match field.data_type().is_floating() && item_field.data_type().is_numeric() {
+            // So that zero is one of the floating point zeros.
+            true => Cast::call(item, &item_field, &double, Rule::Explicit)?,
+            false => aligned(item, &item_field, &field)?,
+        };
         items.extend(floats::other_zero(&item));
         items.push(item);
     }

@@ -12,6 +12,9 @@ use super::macros::expanded;
 use super::normalize::call;
 use crate::error::{Error, Result, SqlState};
 
+/// `percentile_disc(f) WITHIN GROUP (ORDER BY x DESC)`.
+pub(crate) const QUANTILE_FROM_TOP: &str = "__firndb_quantile_from_top";
+
 /// Parts of dates that the planner's `date_part` lacks, and the functions that yield them.
 const PARTS: &[(&str, &str)] = &[
     ("century", "century"),
@@ -272,21 +275,21 @@ fn of_function(function: &mut Function) -> Result<Option<Expr>> {
         ("percentile_disc" | "percentile_cont", [fraction]) if function.within_group.len() == 1 => {
             let fraction = fraction.clone();
             let order = function.within_group.remove(0);
-            rename(
-                function,
-                match name.as_str() {
-                    "percentile_disc" => "quantile_disc",
-                    _ => "quantile_cont",
-                },
-            );
-            let fraction = match order.options.asc {
-                Some(false) => Expr::BinaryOp {
-                    left: Box::new(number("1")),
-                    op: BinaryOperator::Minus,
-                    right: Box::new(fraction),
-                },
-                _ => fraction,
+            let descending = order.options.asc == Some(false);
+            let (function_name, fraction) = match (name.as_str(), descending) {
+                ("percentile_disc", false) => ("quantile_disc", fraction),
+                ("percentile_disc", true) => (QUANTILE_FROM_TOP, fraction),
+                (_, false) => ("quantile_cont", fraction),
+                (_, true) => {
+                    let rest = Expr::BinaryOp {
+                        left: Box::new(number("1")),
+                        op: BinaryOperator::Minus,
+                        right: Box::new(fraction),
+                    };
+                    ("quantile_cont", rest)
+                }
             };
+            rename(function, function_name);
             set_arguments(function, vec![order.expr, fraction]);
         }
         ("mode", []) if function.within_group.len() == 1 => {

@@ -146,7 +146,7 @@ impl Dialect for FirnDialect {
         true
     }
     fn supports_named_fn_args_with_eq_operator(&self) -> bool {
-        true
+        false
     }
     fn supports_named_fn_args_with_assignment_operator(&self) -> bool {
         true

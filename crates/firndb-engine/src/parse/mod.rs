@@ -40,6 +40,7 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Word};
 
+pub(crate) use calls::QUANTILE_FROM_TOP;
 pub(crate) use insert::BY_NAME;
 pub(crate) use merge::{DEFAULT_VALUES, DO_NOTHING};
 pub(crate) use normalize::{UNIQUE, call};

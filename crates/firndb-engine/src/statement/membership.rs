@@ -227,14 +227,14 @@ fn negated_membership(expression: Expr) -> std::result::Result<InSubquery, Expr>
     }
 }
 
-/// Whether the null-aware anti join answers `x NOT IN (q)`.
+/// Whether the null-aware anti join answers `x NOT IN (q)`. What is more than a column may turn out to be a constant, and its join
+/// one that does not know NULLs.
 fn is_null_aware(membership: &InSubquery) -> PlanResult<bool> {
-    let depends_on_row = membership
-        .expr
-        .exists(|part| Ok(matches!(part, Expr::Column(_))))?;
-    Ok(depends_on_row
-        && !unnest::depends(&membership.subquery.subquery)?
-        && !has_subquery(&membership.expr)?)
+    let mut key = membership.expr.as_ref();
+    while let Expr::Cast(cast) = key {
+        key = &cast.expr;
+    }
+    Ok(matches!(key, Expr::Column(_)) && !unnest::depends(&membership.subquery.subquery)?)
 }
 
 /// An expression for whose value NULL and FALSE are alike: joins may answer its predicates below AND and OR.

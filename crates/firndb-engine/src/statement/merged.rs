@@ -59,9 +59,19 @@ pub(super) fn repeats(select: &Select) -> bool {
         matches!(
             item,
             SelectItem::UnnamedExpr(Expr::Identifier(_) | Expr::CompoundIdentifier(_))
+                | SelectItem::ExprWithAlias { .. }
         )
     });
-    !select.from.is_empty() && (wildcards > 1 || wildcards == 1 && columns)
+    let lateral = |factor: &TableFactor| {
+        matches!(
+            factor,
+            TableFactor::Derived { lateral: true, .. } | TableFactor::UNNEST { .. }
+        )
+    };
+    let laterals = select.from.iter().any(|table| {
+        lateral(&table.relation) || table.joins.iter().any(|join| lateral(&join.relation))
+    });
+    !select.from.is_empty() && !laterals && (wildcards > 1 || wildcards == 1 && columns)
 }
 
 /// Plans a query whose SELECT has joins whose columns merge.

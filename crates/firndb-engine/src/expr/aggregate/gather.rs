@@ -18,6 +18,7 @@ use datafusion::logical_expr::{
 
 use super::frames::Frame;
 use crate::expr::convert::type_name;
+use crate::parse::QUANTILE_FROM_TOP;
 use crate::{Error, SqlState};
 
 /// The aggregates of this module.
@@ -25,6 +26,7 @@ pub(super) fn functions() -> Vec<Arc<AggregateUDF>> {
     [
         (Kind::Mode, "mode", &[][..]),
         (Kind::Quantile, "quantile_disc", &["quantile"][..]),
+        (Kind::QuantileFromTop, QUANTILE_FROM_TOP, &[]),
         (Kind::Percentile, "quantile_cont", &["percentile_cont"]),
         (Kind::Product, "product", &[]),
         (Kind::Skewness, "skewness", &[]),
@@ -50,6 +52,8 @@ enum Kind {
     Mode,
     /// The value at a fraction of the sorted values.
     Quantile,
+    /// The same of the values sorted the other way round.
+    QuantileFromTop,
     /// The same as a double, between two values where it falls between them.
     Percentile,
     Product,
@@ -62,7 +66,7 @@ enum Kind {
 
 impl Kind {
     fn keeps_type(self) -> bool {
-        matches!(self, Kind::Mode | Kind::Quantile)
+        matches!(self, Kind::Mode | Kind::Quantile | Kind::QuantileFromTop)
     }
 }
 
@@ -105,7 +109,7 @@ impl AggregateUDFImpl for Gathering {
             (Kind::Percentile, [value, fraction]) if double(value) && double(fraction) => {
                 vec![DataType::Float64, DataType::Float64]
             }
-            (Kind::Quantile, [value, fraction]) if double(fraction) => {
+            (Kind::Quantile | Kind::QuantileFromTop, [value, fraction]) if double(fraction) => {
                 vec![value.clone(), DataType::Float64]
             }
             (
@@ -262,7 +266,8 @@ impl Accumulator for Gathered {
                 }
                 ScalarValue::try_from_array(&values, most.1)
             }
-            Kind::Quantile => quantile(&values, self.fraction),
+            Kind::Quantile => quantile(&values, self.fraction, false),
+            Kind::QuantileFromTop => quantile(&values, self.fraction, true),
             Kind::Percentile => percentile(&values, self.fraction),
             Kind::Entropy => {
                 let all = values.len() as f64;
@@ -333,14 +338,20 @@ fn percentile(values: &ArrayRef, fraction: Option<f64>) -> Result<ScalarValue> {
     Ok(ScalarValue::Float64(Some(value)))
 }
 
-fn quantile(values: &ArrayRef, fraction: Option<f64>) -> Result<ScalarValue> {
+fn quantile(values: &ArrayRef, fraction: Option<f64>, from_top: bool) -> Result<ScalarValue> {
     let Some(fraction) = fraction else {
         return ScalarValue::try_from(values.data_type());
     };
     check_fraction(fraction)?;
     let order = sort_to_indices(values, None, None)?;
     let place = (fraction * values.len() as f64).ceil().max(1.0) as usize - 1;
-    let place = order.value(place.min(values.len() - 1)) as usize;
+    let place = place.min(values.len() - 1);
+    let place = if from_top {
+        values.len() - 1 - place
+    } else {
+        place
+    };
+    let place = order.value(place) as usize;
     ScalarValue::try_from_array(values, place)
 }
 

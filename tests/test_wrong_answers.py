@@ -84,11 +84,16 @@ def test_counts_see_the_transactions_own_changes(con: firndb.Connection) -> None
 def test_two_columns_of_one_table_come_in_the_same_order(con: firndb.Connection) -> None:
     con.execute("CREATE TABLE p AS SELECT value AS a, value * 7 AS b FROM range(300000) AS r(value)")
     con.execute("UPDATE p SET b = b WHERE a % 1000 = 0")
-    con.execute("DELETE FROM p WHERE a % 777 = 0")
     a = con.sql("SELECT a FROM p WHERE b % 2 = 0").fetchnumpy()["a"]
     b = con.sql("SELECT b FROM p WHERE b % 2 = 0").fetchnumpy()["b"]
     assert (a * 7 == b).all() and (a[1:] > a[:-1]).all()
-    assert con.execute("SELECT a FROM p LIMIT 3").fetchall() == [(1,), (2,), (3,)]
+    con.execute("DELETE FROM p WHERE a % 777 = 0")
+    with con.transaction():  # between snapshots rows may move into the gaps
+        a = con.sql("SELECT a FROM p WHERE b % 2 = 0").fetchnumpy()["a"]
+        b = con.sql("SELECT b FROM p WHERE b % 2 = 0").fetchnumpy()["b"]
+        first = con.execute("SELECT a FROM p LIMIT 3").fetchall()
+        assert con.execute("SELECT a, b FROM p LIMIT 3").fetchall() == [(x, 7 * x) for (x,) in first]
+    assert (a * 7 == b).all() and len(a) == 149_806
 
 
 def test_negative_zero_is_zero_and_nan_is_one_value(con: firndb.Connection) -> None:

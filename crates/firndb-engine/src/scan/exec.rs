@@ -284,6 +284,13 @@ impl ExecutionPlan for MorselScan {
         args: &StatisticsArgs,
     ) -> Result<Arc<Statistics>> {
         let mut statistics = self.source.statistics(&self.projection).as_ref().clone();
+        for column in &mut statistics.column_statistics {
+            // DataFusion would take the column for a constant, in joins also where it is none, and while it plans only.
+            if column.min_value.get_value() == column.max_value.get_value() {
+                column.min_value = Precision::Absent;
+                column.max_value = Precision::Absent;
+            }
+        }
         statistics.total_byte_size = statistics
             .column_statistics
             .iter()

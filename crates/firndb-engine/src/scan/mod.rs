@@ -39,11 +39,11 @@ use firndb_storage::{Form, Snapshot, Table};
 use crate::Result;
 use crate::session::Frame;
 
+mod constants;
 pub mod exec;
 pub mod frame;
 pub mod merge;
 mod nulls;
-mod optional;
 pub mod provider;
 pub mod row_filter;
 pub mod rules;
@@ -92,6 +92,15 @@ pub fn frame_provider(frame: &Frame) -> Result<Arc<dyn TableProvider>> {
 
 /// All physical optimizer rules: DataFusion's, as far as they are sound, and ours.
 pub fn optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+    with_constants_hidden(false)
+}
+
+/// The rules for a plan that the others led to a refusal of.
+pub fn careful_optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+    with_constants_hidden(true)
+}
+
+fn with_constants_hidden(always: bool) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = rules::sound(PhysicalOptimizer::new().rules);
     // Before anything is decided by what is constant, and again before sorts are placed: joins may have been turned.
     let requirements = EnsureRequirements::new();
@@ -99,9 +108,12 @@ pub fn optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
         .iter()
         .position(|rule| rule.name() == requirements.name())
     {
-        rules.insert(place, Arc::new(optional::OptionalSides));
+        rules.insert(place, Arc::new(constants::ConstantsBelowJoins { always }));
     }
-    rules.insert(0, Arc::new(optional::OptionalSides));
+    rules.insert(
+        0,
+        Arc::new(constants::ConstantsBelowJoins { always: false }),
+    );
     rules.insert(0, Arc::new(nulls::KnownKeys));
     rules.extend(physical_rules());
     rules

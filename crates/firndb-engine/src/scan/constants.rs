@@ -1,15 +1,17 @@
-//! The side of an outer join that a row may go without.
+//! Constants below joins.
 //!
-//! What is constant in that side's rows is not constant in the join's: a row without a match has NULL there. DataFusion 55 keeps it
-//! for constant all the same, and leaves out the sort that an ORDER BY or a window above the join needs. Here such a side is
-//! hidden behind an operator that passes its rows on and says nothing of them.
+//! What is constant in the rows of one side of a join, DataFusion 55 keeps for constant in the join's rows, and leaves out the sort
+//! that an ORDER BY or a window above needs. That is wrong where a row of the other side may go without a match: it has NULL
+//! there. And where it is right, a later rule may lose the constant again, and the plan is refused. So the sides of joins that have
+//! constants are hidden behind an operator that passes rows on and says nothing of them. A sort by a constant costs next to nothing.
+//! A plan that is refused all the same is made again with every side hidden.
 
 use std::fmt;
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
-use datafusion::common::{JoinType, Result, Statistics, internal_err};
+use datafusion::common::{Result, Statistics, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::EquivalenceProperties;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
@@ -22,37 +24,36 @@ use datafusion::physical_plan::{
     PlanProperties,
 };
 
-/// Hides the constants of those sides.
+/// Hides the constants of joins' sides.
 #[derive(Debug)]
-pub(super) struct OptionalSides;
+pub(super) struct ConstantsBelowJoins {
+    /// Whether to hide whatever DataFusion may come to know of every side, now or later.
+    pub(super) always: bool,
+}
 
-impl PhysicalOptimizerRule for OptionalSides {
+impl PhysicalOptimizerRule for ConstantsBelowJoins {
     fn optimize(
         &self,
         plan: Arc<dyn ExecutionPlan>,
         _: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         plan.transform_up(|node| {
-            let Some(join_type) = join_type(&node) else {
+            let joins = node.is::<HashJoinExec>()
+                || node.is::<NestedLoopJoinExec>()
+                || node.is::<SortMergeJoinExec>();
+            if !joins {
                 return Ok(Transformed::no(node));
-            };
-            let optional = match join_type {
-                JoinType::Left => [false, true],
-                JoinType::Right => [true, false],
-                JoinType::Full => [true, true],
-                _ => return Ok(Transformed::no(node)),
-            };
+            }
             let mut changed = false;
             let children = node
                 .children()
                 .into_iter()
-                .zip(optional)
-                .map(|(child, optional)| {
-                    if !optional || child.equivalence_properties().constants().is_empty() {
+                .map(|child| {
+                    if !self.always && child.equivalence_properties().constants().is_empty() {
                         return Arc::clone(child);
                     }
                     changed = true;
-                    Arc::new(OptionalSideExec::new(Arc::clone(child))) as _
+                    Arc::new(OpaqueExec::new(Arc::clone(child))) as _
                 })
                 .collect();
             match changed {
@@ -64,7 +65,7 @@ impl PhysicalOptimizerRule for OptionalSides {
     }
 
     fn name(&self) -> &str {
-        "optional_sides"
+        "constants_below_joins"
     }
 
     fn schema_check(&self) -> bool {
@@ -72,25 +73,14 @@ impl PhysicalOptimizerRule for OptionalSides {
     }
 }
 
-fn join_type(plan: &Arc<dyn ExecutionPlan>) -> Option<JoinType> {
-    if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
-        return Some(*join.join_type());
-    }
-    if let Some(join) = plan.downcast_ref::<NestedLoopJoinExec>() {
-        return Some(*join.join_type());
-    }
-    let join = plan.downcast_ref::<SortMergeJoinExec>()?;
-    Some(join.join_type())
-}
-
 /// Passes rows on and says nothing of them.
 #[derive(Debug, Clone)]
-struct OptionalSideExec {
+struct OpaqueExec {
     input: Arc<dyn ExecutionPlan>,
     properties: Arc<PlanProperties>,
 }
 
-impl OptionalSideExec {
+impl OpaqueExec {
     fn new(input: Arc<dyn ExecutionPlan>) -> Self {
         let known = input.properties();
         let properties = PlanProperties::new(
@@ -101,22 +91,22 @@ impl OptionalSideExec {
         )
         .with_evaluation_type(known.evaluation_type)
         .with_scheduling_type(known.scheduling_type);
-        OptionalSideExec {
+        OpaqueExec {
             input,
             properties: Arc::new(properties),
         }
     }
 }
 
-impl DisplayAs for OptionalSideExec {
+impl DisplayAs for OpaqueExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "OptionalSideExec")
+        write!(f, "OpaqueExec")
     }
 }
 
-impl ExecutionPlan for OptionalSideExec {
+impl ExecutionPlan for OpaqueExec {
     fn name(&self) -> &str {
-        "OptionalSideExec"
+        "OpaqueExec"
     }
 
     fn properties(&self) -> &Arc<PlanProperties> {
@@ -127,8 +117,9 @@ impl ExecutionPlan for OptionalSideExec {
         vec![&self.input]
     }
 
+    /// It does; but a sort that the join asks for would be pushed below, and left out there for the constant.
     fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
+        vec![false]
     }
 
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {
@@ -147,7 +138,7 @@ impl ExecutionPlan for OptionalSideExec {
         mut children: Vec<Arc<dyn ExecutionPlan>>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         match (children.pop(), children.is_empty()) {
-            (Some(input), true) => Ok(Arc::new(OptionalSideExec::new(input))),
+            (Some(input), true) => Ok(Arc::new(OpaqueExec::new(input))),
             _ => internal_err!("the side of a join has one child"),
         }
     }

@@ -69,11 +69,7 @@ impl Session {
         call: &Call,
         source: &Source,
     ) -> Result<Outcome> {
-        let idents = name
-            .split('.')
-            .map(|part| ast::Ident::with_quote('"', fold(part)));
-        let name = ast::ObjectName::from(idents.collect::<Vec<_>>());
-        split_name(&name)?;
+        let name = table_name(name)?;
         self.run_in_transaction(
             inner,
             call,
@@ -101,11 +97,7 @@ impl Session {
         call: &Call,
         source: &Source,
     ) -> Result<Outcome> {
-        let idents = name
-            .split('.')
-            .map(|part| ast::Ident::with_quote('"', fold(part)));
-        let name = ast::ObjectName::from(idents.collect::<Vec<_>>());
-        split_name(&name)?;
+        let name = table_name(name)?;
         self.run_in_transaction(
             inner,
             call,
@@ -151,4 +143,14 @@ impl Session {
             source,
         )
     }
+}
+
+/// The name of a table as a text has it: `t`, `schema.t`.
+fn table_name(text: &str) -> Result<ast::ObjectName> {
+    let idents = text
+        .split('.')
+        .map(|part| ast::Ident::with_quote('"', fold(part)));
+    let name = ast::ObjectName::from(idents.collect::<Vec<_>>());
+    split_name(&name)?;
+    Ok(name)
 }

@@ -1,8 +1,12 @@
-//! Aggregates over frames that move.
+//! Aggregates over frames that move, and those that depend on the order of their input.
 //!
 //! DataFusion takes the rows that leave a frame out of an aggregate's state. For variances that cancels to noise, or to a
 //! negative number; others cannot do it at all, and the query is refused. Here a frame's rows are kept and aggregated anew whenever
 //! its value is asked for: as exact as over all rows, in time that grows with the frame.
+//!
+//! ARRAY_AGG and STRING_AGG have each its own order, too. DataFusion sorts the input once for all aggregates of a query: one without
+//! ORDER BY would take another's order, and one with DISTINCT the reverse of its own. Here each sorts what it gathered, unless the
+//! input comes in its order anyway.
 
 use std::collections::VecDeque;
 use std::mem::size_of_val;
@@ -11,7 +15,9 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef};
 use arrow::datatypes::{DataType, FieldRef, Schema};
 use datafusion::common::{Result, ScalarValue};
-use datafusion::functions_aggregate::{bit_and_or_xor, bool_and_or, median, stddev, variance};
+use datafusion::functions_aggregate::{
+    array_agg, bit_and_or_xor, bool_and_or, median, stddev, string_agg, variance,
+};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{
@@ -21,7 +27,11 @@ use datafusion::physical_expr::PhysicalExpr;
 
 /// The aggregates that replace DataFusion's of the same name.
 pub(super) fn functions() -> Vec<Arc<AggregateUDF>> {
-    [
+    let ordered = [
+        (array_agg::array_agg_udaf(), &["list"][..]),
+        (string_agg::string_agg_udaf(), &["group_concat", "listagg"]),
+    ];
+    let others = [
         (
             variance::var_samp_udaf(),
             &["var", "var_sample", "variance"][..],
@@ -35,15 +45,19 @@ pub(super) fn functions() -> Vec<Arc<AggregateUDF>> {
         (bit_and_or_xor::bit_or_udaf(), &[]),
         (bit_and_or_xor::bit_xor_udaf(), &[]),
         (median::median_udaf(), &[]),
-    ]
-    .into_iter()
-    .map(|(function, aliases)| {
-        Arc::new(AggregateUDF::new_from_impl(Framed {
-            inner: function.as_ref().clone(),
-            aliases: aliases.iter().map(ToString::to_string).collect(),
-        }))
-    })
-    .collect()
+    ];
+    let ordered = ordered.into_iter().map(|named| (named, true));
+    let others = others.into_iter().map(|named| (named, false));
+    ordered
+        .chain(others)
+        .map(|((function, aliases), ordered)| {
+            Arc::new(AggregateUDF::new_from_impl(Framed {
+                inner: function.as_ref().clone(),
+                aliases: aliases.iter().map(ToString::to_string).collect(),
+                ordered,
+            }))
+        })
+        .collect()
 }
 
 /// An aggregate whose frames are aggregated anew.
@@ -51,6 +65,8 @@ pub(super) fn functions() -> Vec<Arc<AggregateUDF>> {
 struct Framed {
     inner: AggregateUDF,
     aliases: Vec<String>,
+    /// Whether its result depends on the order of its input.
+    ordered: bool,
 }
 
 impl AggregateUDFImpl for Framed {
@@ -105,12 +121,51 @@ impl AggregateUDFImpl for Framed {
         self.inner.inner().default_value(data_type)
     }
 
+    fn supports_null_handling_clause(&self) -> bool {
+        self.inner.inner().supports_null_handling_clause()
+    }
+
+    fn supports_within_group_clause(&self) -> bool {
+        self.inner.inner().supports_within_group_clause()
+    }
+
+    /// An order is of use and never asked for.
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
-        self.inner.inner().order_sensitivity()
+        match self.ordered {
+            true => AggregateOrderSensitivity::Beneficial,
+            false => self.inner.inner().order_sensitivity(),
+        }
+    }
+
+    fn with_beneficial_ordering(
+        self: Arc<Self>,
+        beneficial: bool,
+    ) -> Result<Option<Arc<dyn AggregateUDFImpl>>> {
+        if !self.ordered {
+            return Ok(None);
+        }
+        // Only the aggregates that know such an order take it; the others sort.
+        let inner = match self.inner.inner().order_sensitivity() {
+            AggregateOrderSensitivity::SoftRequirement | AggregateOrderSensitivity::Beneficial => {
+                Arc::clone(self.inner.inner()).with_beneficial_ordering(beneficial)?
+            }
+            _ => None,
+        };
+        Ok(Some(Arc::new(Framed {
+            inner: match inner {
+                Some(inner) => AggregateUDF::new_from_shared_impl(inner),
+                None => self.inner.clone(),
+            },
+            aliases: self.aliases.clone(),
+            ordered: true,
+        })))
     }
 
     fn reverse_expr(&self) -> ReversedUDAF {
-        self.inner.inner().reverse_expr()
+        match self.ordered {
+            true => ReversedUDAF::NotSupported,
+            false => self.inner.inner().reverse_expr(),
+        }
     }
 }
 

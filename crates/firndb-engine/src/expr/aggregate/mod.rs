@@ -7,7 +7,6 @@ mod distinct;
 mod frames;
 mod gather;
 mod groups;
-mod ordered;
 mod total;
 
 use std::sync::Arc;
@@ -39,7 +38,6 @@ pub(super) fn functions() -> Vec<Arc<AggregateUDF>> {
             }))
         })
         .chain(gather::functions())
-        .chain(ordered::functions())
         .chain(frames::functions())
         .collect()
 }

@@ -18,6 +18,7 @@ use datafusion::datasource::{MemTable, provider_as_source};
 use datafusion::logical_expr::{Expr, Filter, LogicalPlan, LogicalPlanBuilder, Projection};
 use datafusion::sql::sqlparser::ast::{self, helpers::attached_token::AttachedToken};
 
+use crate::statement::syntax::bare_query;
 use crate::statement::{StatementContext, TARGET};
 use crate::{Error, Result};
 
@@ -152,15 +153,7 @@ pub(super) fn select(
 pub(super) fn query(with: Option<&ast::With>, body: ast::SetExpr) -> ast::Query {
     ast::Query {
         with: with.cloned(),
-        body: Box::new(body),
-        order_by: None,
-        limit_clause: None,
-        fetch: None,
-        locks: Vec::new(),
-        for_clause: None,
-        settings: None,
-        format_clause: None,
-        pipe_operators: Vec::new(),
+        ..bare_query(body)
     }
 }
 

@@ -21,6 +21,7 @@
 
 use pyo3::prelude::*;
 
+mod allocator;
 mod arrays;
 mod blocking;
 mod columns;
@@ -39,9 +40,6 @@ mod relation;
 mod stream;
 mod text;
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// The native part of the package `firndb`.
 #[pymodule]
 mod _firndb {
@@ -58,6 +56,7 @@ mod _firndb {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        allocator::configure();
         fork::watch();
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }

@@ -87,6 +87,12 @@ impl Storage {
     pub fn collect(&self) {
         self.collector.collect();
     }
+
+    /// Collects, and returns what is kept for reuse to the operating system.
+    pub fn vacuum(&self) {
+        self.collector.collect();
+        self.collector.resources().budget.return_all_idle();
+    }
 }
 
 impl Drop for Storage {

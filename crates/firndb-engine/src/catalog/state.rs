@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use super::entry::{EnumEntry, Relation, SchemaEntry};
+use super::entry::{EnumEntry, Relation, SchemaEntry, TableEntry};
 use super::{MAIN_SCHEMA, TEMPORARY_SCHEMA};
 
 /// The form in which names are compared: each character in lower case where that is one character.
@@ -61,6 +61,18 @@ impl CatalogState {
         self.schema(schema)
             .map(|schema| schema.relations.values().flatten().cloned().collect())
             .unwrap_or_default()
+    }
+
+    /// Every base table, schema by schema, sorted by name.
+    pub fn tables(&self) -> Vec<Arc<TableEntry>> {
+        let schemas = self.schemas();
+        let relations = schemas.iter().flat_map(|schema| self.relations(schema));
+        relations
+            .filter_map(|relation| match relation {
+                Relation::Table(table) => Some(table),
+                Relation::View(_) => None,
+            })
+            .collect()
     }
 
     /// Finds a relation.

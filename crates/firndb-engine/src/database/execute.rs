@@ -438,6 +438,11 @@ impl Session {
                     .prepared_statement(inner, statement, parsed, call, source)
                     .map(Some);
             }
+            Sql::Vacuum(vacuum) => {
+                return self
+                    .vacuum(inner, vacuum.table_name.as_ref(), call, source)
+                    .map(Some);
+            }
             Sql::Discard { .. } => {
                 inner.prepared.clear();
                 Outcome::done("DISCARD ALL")

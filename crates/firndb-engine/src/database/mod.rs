@@ -13,6 +13,7 @@ mod answers;
 mod append;
 mod connection;
 mod execute;
+mod maintenance;
 mod pragma;
 mod prepare;
 mod rules;

@@ -61,34 +61,6 @@ impl Session {
         )
     }
 
-    /// `PRAGMA freeze('t')`: freezes what can be frozen, cold or not, and says how many blocks did and did not.
-    fn freeze(
-        &self,
-        inner: &mut Inner,
-        name: &str,
-        call: &Call,
-        source: &Source,
-    ) -> Result<Outcome> {
-        let name = table_name(name)?;
-        self.run_in_transaction(
-            inner,
-            call,
-            async |work| {
-                let freeze = work.context.table(&name)?.table.freeze();
-                let column = |blocks: usize| -> ArrayRef {
-                    Arc::new(Int32Array::from(vec![
-                        i32::try_from(blocks).unwrap_or(i32::MAX),
-                    ]))
-                };
-                table(&[
-                    ("frozen", column(freeze.frozen)),
-                    ("hot", column(freeze.hot)),
-                ])
-            },
-            source,
-        )
-    }
-
     /// SQLite's and DuckDB's `PRAGMA table_info('t')`.
     fn table_info(
         &self,
@@ -146,7 +118,7 @@ impl Session {
 }
 
 /// The name of a table as a text has it: `t`, `schema.t`.
-fn table_name(text: &str) -> Result<ast::ObjectName> {
+pub(super) fn table_name(text: &str) -> Result<ast::ObjectName> {
     let idents = text
         .split('.')
         .map(|part| ast::Ident::with_quote('"', fold(part)));

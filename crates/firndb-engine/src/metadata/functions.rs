@@ -1,9 +1,9 @@
 //! Table functions about the database: `firndb_tables()`, `firndb_columns()`, `firndb_constraints()`, `firndb_schemas()`, `firndb_views()`.
 
-use firndb_storage::BlockState;
+use firndb_storage::{BlockState, MemoryUse};
 
 use super::rows::{Cell, Kind, Rows};
-use super::standard::{all_relations, all_tables, constraint_kind, key_columns};
+use super::standard::{all_relations, constraint_kind, key_columns};
 use super::{DATABASE, SYSTEM_SCHEMAS};
 use crate::catalog::{CatalogState, Constraint, Relation, TableEntry};
 use crate::types::sql_name;
@@ -39,7 +39,7 @@ fn tables(catalog: &CatalogState) -> Rows {
         ("blocks_shared", BigInteger),
         ("rows_moved", BigInteger),
     ]);
-    for table in all_tables(catalog) {
+    for table in catalog.tables() {
         let count = |wanted: fn(&Constraint) -> bool| {
             table.constraints.iter().filter(|c| wanted(c)).count()
         };
@@ -98,6 +98,28 @@ pub(super) fn blocks(table: &TableEntry) -> Rows {
     rows
 }
 
+/// Memory in use, as `firndb_memory()` shows it.
+pub(super) fn memory(usage: MemoryUse) -> Rows {
+    let mut rows = Rows::new(&[("tag", Text), ("memory_usage_bytes", BigInteger)]);
+    let MemoryUse {
+        frozen,
+        hot,
+        undo,
+        index,
+        idle,
+    } = usage;
+    for (tag, bytes) in [
+        ("frozen", frozen),
+        ("hot", hot),
+        ("undo", undo),
+        ("index", index),
+        ("idle", idle),
+    ] {
+        rows.push([tag.into(), bytes.into()]);
+    }
+    rows
+}
+
 fn columns(catalog: &CatalogState) -> Rows {
     let mut rows = Rows::new(&[
         ("database_name", Text),
@@ -110,7 +132,7 @@ fn columns(catalog: &CatalogState) -> Rows {
         ("is_nullable", Truth),
         ("data_type", Text),
     ]);
-    for table in all_tables(catalog) {
+    for table in catalog.tables() {
         for (position, column) in table.columns.iter().enumerate() {
             rows.push([
                 DATABASE.into(),
@@ -137,7 +159,7 @@ fn constraints(catalog: &CatalogState) -> Rows {
         ("constraint_type", Text),
         ("constraint_text", Text),
     ]);
-    for table in all_tables(catalog) {
+    for table in catalog.tables() {
         for constraint in &table.constraints {
             let (name, kind) = constraint_kind(constraint);
             rows.push([

@@ -12,6 +12,7 @@
 use std::sync::Arc;
 
 use datafusion::catalog::TableProvider;
+use firndb_storage::MemoryUse;
 
 use crate::Result;
 use crate::catalog::{CatalogState, TableEntry};
@@ -60,4 +61,9 @@ pub fn function(catalog: &CatalogState, name: &str) -> Result<Option<Arc<dyn Tab
 /// `firndb_blocks('t')`: the blocks of a table.
 pub fn blocks(table: &TableEntry) -> Result<Arc<dyn TableProvider>> {
     functions::blocks(table).into_provider()
+}
+
+/// `firndb_memory()`: the bytes of a database's memory, by what they are used for.
+pub fn memory(usage: MemoryUse) -> Result<Arc<dyn TableProvider>> {
+    functions::memory(usage).into_provider()
 }

@@ -4,7 +4,7 @@ use arrow::datatypes::{DataType, Field};
 
 use super::functions::constraint_text;
 use super::rows::{Cell, Kind, Rows};
-use super::standard::{all_relations, all_tables, constraint_kind, key_columns};
+use super::standard::{all_relations, constraint_kind, key_columns};
 use super::{DATABASE, SYSTEM_SCHEMAS};
 use crate::catalog::{CatalogState, Constraint, Relation, TableEntry};
 
@@ -190,7 +190,7 @@ fn pg_attribute(catalog: &CatalogState) -> Rows {
         ("attidentity", Text),
         ("attgenerated", Text),
     ]);
-    for table in all_tables(catalog) {
+    for table in catalog.tables() {
         for (position, column) in table.columns.iter().enumerate() {
             let (number, _, size, _) = type_of(&column.field);
             rows.push([
@@ -226,7 +226,7 @@ fn pg_attrdef(catalog: &CatalogState) -> Rows {
         ("adnum", Integer),
         ("adbin", Text),
     ]);
-    for table in all_tables(catalog) {
+    for table in catalog.tables() {
         for (position, column) in table.columns.iter().enumerate() {
             if let Some(default) = &column.default {
                 let parts = [&table.schema, &table.name, column.field.name()];
@@ -333,7 +333,7 @@ fn pg_index(catalog: &CatalogState) -> Rows {
         ("indisvalid", Truth),
         ("indkey", Text),
     ]);
-    for table in all_tables(catalog) {
+    for table in catalog.tables() {
         for key in table.constraints.iter().filter(|c| is_key(c)) {
             let (name, _) = constraint_kind(key);
             rows.push([
@@ -370,7 +370,7 @@ fn pg_constraint(catalog: &CatalogState) -> Rows {
         ("conkey", Text),
         ("condef", Text),
     ]);
-    for table in all_tables(catalog) {
+    for table in catalog.tables() {
         for constraint in &table.constraints {
             let (name, _) = constraint_kind(constraint);
             let kind = match constraint {
@@ -405,7 +405,7 @@ fn pg_tables(catalog: &CatalogState) -> Rows {
         ("hastriggers", Truth),
         ("rowsecurity", Truth),
     ]);
-    for table in all_tables(catalog) {
+    for table in catalog.tables() {
         rows.push([
             table.schema.as_str().into(),
             table.name.as_str().into(),

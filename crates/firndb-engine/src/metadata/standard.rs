@@ -48,17 +48,6 @@ pub(super) fn all_relations(catalog: &CatalogState) -> Vec<Relation> {
         .collect()
 }
 
-/// Every base table.
-pub(super) fn all_tables(catalog: &CatalogState) -> Vec<std::sync::Arc<TableEntry>> {
-    all_relations(catalog)
-        .into_iter()
-        .filter_map(|relation| match relation {
-            Relation::Table(table) => Some(table),
-            Relation::View(_) => None,
-        })
-        .collect()
-}
-
 /// A constraint's name and the word for its kind.
 pub(super) fn constraint_kind(constraint: &Constraint) -> (&str, &'static str) {
     match constraint {
@@ -297,7 +286,7 @@ fn table_constraints(catalog: &CatalogState) -> Rows {
             yes_or_no(true),
         ]);
     };
-    for table in all_tables(catalog) {
+    for table in catalog.tables() {
         for constraint in &table.constraints {
             let (name, kind) = constraint_kind(constraint);
             push(&table, name.into(), kind);
@@ -341,7 +330,7 @@ fn key_column_usage(catalog: &CatalogState) -> Rows {
         ("ordinal_position", Integer),
         ("position_in_unique_constraint", Integer),
     ]);
-    for table in all_tables(catalog) {
+    for table in catalog.tables() {
         for constraint in &table.constraints {
             let (name, _) = constraint_kind(constraint);
             for (position, column) in key_columns(constraint).iter().enumerate() {
@@ -380,7 +369,7 @@ fn constraint_column_usage(catalog: &CatalogState) -> Rows {
         ("constraint_schema", Text),
         ("constraint_name", Text),
     ]);
-    for table in all_tables(catalog) {
+    for table in catalog.tables() {
         let mut push = |column: Cell, name: &str| {
             rows.push([
                 DATABASE.into(),
@@ -412,7 +401,7 @@ fn check_constraints(catalog: &CatalogState) -> Rows {
         ("constraint_name", Text),
         ("check_clause", Text),
     ]);
-    for table in all_tables(catalog) {
+    for table in catalog.tables() {
         for constraint in &table.constraints {
             if let Constraint::Check { name, condition } = constraint {
                 rows.push([

@@ -325,8 +325,13 @@ impl<'a> Binder<'a> {
         {
             return Ok(provider_as_source(provider));
         }
-        if name == "firndb_blocks" {
-            return self.blocks(&arguments);
+        match name {
+            "firndb_blocks" => return self.blocks(&arguments),
+            "firndb_memory" if arguments.is_empty() => {
+                let usage = self.scope.storage.memory();
+                return Ok(provider_as_source(crate::metadata::memory(usage)?));
+            }
+            _ => {}
         }
         let state = &self.scope.state;
         let Some(function) = state.table_functions().get(name) else {

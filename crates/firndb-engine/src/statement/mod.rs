@@ -116,10 +116,6 @@ pub(crate) async fn run(work: &mut Work<'_>, command: &Command) -> Result<Outcom
         ast::Statement::ShowDatabases { .. } | ast::Statement::ShowCatalogs { .. } => {
             describe::databases()
         }
-        ast::Statement::Vacuum(_) => {
-            context.scope.storage.collect();
-            Ok(Outcome::done("VACUUM"))
-        }
         // Statistics are kept as data changes.
         ast::Statement::Analyze(_) => Ok(Outcome::done("ANALYZE")),
         other => ddl::run(work, other).await,

@@ -13,9 +13,12 @@
 //! The design asks that no older transaction has *touched the table*. That would not do: one that has not touched it yet may do so later, with its old
 //! snapshot, and conflict.
 //!
-//! Which blocks form a group: those with gaps among the blocks that are cold, 64 at most; of the frozen ones only those of which more than a tenth is gone, with what
+//! Which blocks form a group: those of which more than a tenth is gone among the blocks that are cold, 64 at most, with what
 //! earlier compactions left filled in part. A group is compacted if that empties a block or fills a gap in the middle of one. A gap is written again
-//! only when its row is buried: no snapshot, now or later, sees it. Without deletions there are no gaps, and the order of insertion stays.
+//! only when its row is buried: no snapshot, now or later, sees it.
+//!
+//! *Order*: without deletions there are no gaps, and the order of insertion stays. A compaction changes the order between two queries of different snapshots, and
+//! users do lay two results side by side. So a few deletions move nothing, and a table that was scanned lately is left alone for a while.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -63,10 +66,9 @@ pub(super) fn compact(
         .into_iter()
         .filter_map(|number| occupancy(collector, relation, number))
         .collect();
-    let wait = heat
-        .retry_at
-        .load(Ordering::Relaxed)
-        .saturating_sub(heat::now());
+    let retry = heat.retry_at.load(Ordering::Relaxed);
+    let now = heat::now();
+    let wait = retry.saturating_sub(now).max(heat.unrest(now));
     let mut moved = false;
     let mut groups: Vec<&[Occupancy]> = members.chunks(GROUP).collect();
     groups.reverse();
@@ -84,6 +86,7 @@ pub(super) fn compact(
         if (wait == 0 || force) && move_all(collector, relation, group, &plan) {
             moved = true;
             heat.yielded.store(0, Ordering::Relaxed);
+            heat.postponed.store(0, Ordering::Relaxed);
             continue;
         }
         // Nor would the others have come through.
@@ -122,12 +125,8 @@ fn occupancy(collector: &Collector, relation: &Relation, number: u32) -> Option<
     let born = block.birth().is_none_or(
         |birth| matches!(birth.outcome(&pin), Outcome::Committed(time) if time <= oldest),
     );
-    let columns = block.columns(&pin);
-    // Of a frozen block that has lost little, the rest stays where it is.
-    let stays = columns.iter().all(|column| match column {
-        Column::Frozen(part) => block.gone() != part.cut,
-        Column::Hot(_) => false,
-    }) && 10 * block.gone() <= block.rows();
+    // Of a block that has lost little, the rest stays where it is.
+    let stays = 10 * block.gone() <= block.rows();
     let quiet = block.quiet_rows().filter(|_| born && !stays)?;
     Some(Occupancy {
         number,

@@ -108,8 +108,9 @@ fn rewrite(collector: &Collector, relation: &Arc<Relation>) {
 /// Compacts and freezes what can be of a relation, cold or not.
 pub(crate) fn freeze_now(collector: &Arc<Collector>, relation: &Arc<Relation>) -> Visit {
     let blocks = || (0..relation.block_count()).collect::<Vec<u32>>();
-    collector.collect();
     let _freezer = relation.heat.freezer.lock();
+    // After the background's compaction, if we waited for one.
+    collector.collect();
     if compact::compact(collector, relation, &blocks(), true) {
         collector.collect();
     }

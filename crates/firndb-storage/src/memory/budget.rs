@@ -28,6 +28,8 @@ pub struct MemoryUse {
     pub undo: usize,
     /// Indexes.
     pub index: usize,
+    /// Pages that are kept for reuse: nobody's, but not the operating system's yet.
+    pub idle: usize,
 }
 
 /// What memory is used for.
@@ -121,7 +123,7 @@ impl Budget {
         }
     }
 
-    /// Bytes in use, by kind. Idle pages of the arena are nobody's and not in it.
+    /// Bytes in use, by kind.
     pub fn usage(&self) -> MemoryUse {
         let of = |kind: Kind| self.kinds[kind as usize].load(Ordering::Relaxed);
         MemoryUse {
@@ -129,6 +131,7 @@ impl Budget {
             hot: of(Kind::Hot),
             undo: of(Kind::Undo),
             index: of(Kind::Index),
+            idle: self.idle(),
         }
     }
 
@@ -151,6 +154,11 @@ impl Budget {
     /// Whether more is in use than the limit allows (it was lowered, or small things were counted past it).
     pub fn is_exceeded(&self) -> bool {
         self.total.load(Ordering::Relaxed) > self.limit.load(Ordering::Relaxed)
+    }
+
+    /// Returns what is kept for reuse to the operating system.
+    pub(crate) fn return_all_idle(&self) {
+        self.reclaim(usize::MAX);
     }
 
     /// Registers who can return idle memory when a reservation would fail.

@@ -18,6 +18,10 @@ const MOST_TIMES: u64 = 1024;
 const EARLY: u64 = 10;
 /// The longest threshold that can be set.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+/// A table that was scanned is not compacted for so long, ...
+const REST: Duration = Duration::from_secs(2);
+/// ... but is after so long, even if it is scanned all the time.
+const LONGEST_REST: Duration = Duration::from_secs(10);
 /// No threshold: nothing freezes by itself.
 const OFF: u64 = u64::MAX;
 
@@ -62,6 +66,10 @@ pub(crate) struct Heat {
     /// How often in a row a compaction could not be committed, and when to try again.
     pub(crate) yielded: AtomicU32,
     pub(crate) retry_at: AtomicU64,
+    /// When a scan began last.
+    scanned: AtomicU64,
+    /// Since when a compaction has been put off because of scans; 0 if none is.
+    pub(crate) postponed: AtomicU64,
     /// Blocks with gaps that a later compaction may fill or empty.
     pub(crate) sparse: Mutex<BTreeSet<u32>>,
     /// Held by who compacts or freezes: one thread at a time.
@@ -85,6 +93,8 @@ impl Heat {
             rewritten: AtomicU64::new(0),
             yielded: AtomicU32::new(0),
             retry_at: AtomicU64::new(0),
+            scanned: AtomicU64::new(0),
+            postponed: AtomicU64::new(0),
             sparse: Mutex::default(),
             freezer: Mutex::new(()),
         }
@@ -114,6 +124,27 @@ impl Heat {
         if early {
             self.early.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// A scan begins.
+    pub(crate) fn note_scan(&self) {
+        self.scanned.store(now(), Ordering::Relaxed);
+    }
+
+    /// How long a compaction has to wait, so that results of scans that are laid side by side agree on the order of rows. Called by who would compact.
+    pub(crate) fn unrest(&self, now: u64) -> u64 {
+        let scanned = self.scanned.load(Ordering::Relaxed);
+        let rest = (scanned + REST.as_micros() as u64).saturating_sub(now);
+        if scanned == 0 || rest == 0 {
+            self.postponed.store(0, Ordering::Relaxed);
+            return 0;
+        }
+        match self.postponed.load(Ordering::Relaxed) {
+            0 => self.postponed.store(now, Ordering::Relaxed),
+            since if now.saturating_sub(since) >= LONGEST_REST.as_micros() as u64 => return 0,
+            _ => {}
+        }
+        rest
     }
 
     /// Adapts the threshold to what happened since the last time. Called by the freezer.
@@ -188,6 +219,19 @@ mod tests {
         heat.adapt();
         assert_eq!(heat.threshold(), Some(THRESHOLD));
         assert_eq!(heat.counts().thawed, 1);
+    }
+
+    #[test]
+    fn a_scan_puts_compactions_off_but_not_for_ever() {
+        let heat = Heat::new();
+        assert_eq!(heat.unrest(now()), 0);
+        heat.note_scan();
+        let scanned = heat.scanned.load(Ordering::Relaxed);
+        let second = 1_000_000;
+        assert_eq!(heat.unrest(scanned + second), second);
+        heat.scanned.store(scanned + 12 * second, Ordering::Relaxed);
+        assert_eq!(heat.unrest(scanned + 12 * second), 0);
+        assert_eq!(heat.unrest(scanned + 14 * second), 0);
     }
 
     #[test]

@@ -54,6 +54,7 @@ impl Table {
     }
 
     fn scan_by(&self, snapshot: &Snapshot, whole: bool) -> Result<Scan> {
+        self.relation.heat.note_scan();
         let view = snapshot.view();
         let mut morsels: Vec<Morsel> = Vec::new();
         let mut last: Option<&Block> = None;

@@ -239,11 +239,13 @@ impl Cells {
     /// Loads the values of rows from `row` on, of fixed width, in memory order.
     pub(crate) fn load_bytes(&self, row: usize, into: &mut [u8]) {
         macro_rules! load {
-            ($cells:expr, $width:literal, $load:expr) => {
-                for (into, cell) in into.chunks_exact_mut($width).zip(&$cells[row..]) {
-                    into.copy_from_slice(&$load(cell).to_ne_bytes());
+            ($cells:expr, $width:literal, $load:expr) => {{
+                let (into, _) = into.as_chunks_mut::<$width>();
+                let cells = &$cells[row..row + into.len()];
+                for (into, cell) in into.iter_mut().zip(cells) {
+                    *into = $load(cell).to_ne_bytes();
                 }
-            };
+            }};
         }
         match self {
             Cells::Bits(_) => {}

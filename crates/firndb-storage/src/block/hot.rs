@@ -173,6 +173,11 @@ impl HotColumn {
         self.cells.load_bytes(row, into);
     }
 
+    /// Copies the cells of rows as they are in place, and nothing of their validity.
+    pub(crate) fn copy_cells(&self, rows: &Rows<'_>) -> CellCopy {
+        self.cells.copy(rows)
+    }
+
     /// Copies the validity of the first `rows` rows.
     pub(crate) fn copy_validity(&self, rows: usize) -> Vec<u64> {
         self.valid.copy(rows)

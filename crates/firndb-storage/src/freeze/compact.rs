@@ -23,12 +23,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::select::{Occupancy, Plan, select};
 use crate::block::cells::Rows;
 use crate::block::source::{Incoming, Source};
-use crate::block::{Block, Column, place, slot};
+use crate::block::{Block, place, slot};
 use crate::collect::Collector;
 use crate::frozen::Form;
 use crate::protocol::Outcome;
@@ -83,7 +83,10 @@ pub(super) fn compact(
             heat.sparse.lock().extend(plan.partial);
             continue;
         }
-        if (wait == 0 || force) && move_all(collector, relation, group, &plan) {
+        let begun = Instant::now();
+        let done = (wait == 0 || force) && move_all(collector, relation, group, &plan);
+        heat.compacting.add(begun.elapsed());
+        if done {
             moved = true;
             heat.yielded.store(0, Ordering::Relaxed);
             heat.postponed.store(0, Ordering::Relaxed);

@@ -16,20 +16,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use arrow::array::{ArrayRef, new_null_array};
+use arrow::array::ArrayRef;
 use arrow::datatypes::{Field, Schema};
 
 use super::Visit;
 use crate::Result;
-use crate::block::cells::Physical;
 use crate::block::hot::HotColumn;
 use crate::block::{Address, Column, FrozenPart, QuietRows};
-use crate::frozen::Extent;
-use crate::frozen::FrozenColumn;
-use crate::frozen::build::{Cells, build_cells, build_column};
-use crate::reclaim::Reclaimer;
+use crate::frozen::{Extent, FrozenColumn};
+use crate::protocol::{Standard, settle};
+use crate::reclaim::{Pin, Reclaimer};
 use crate::relation::heat;
-use crate::relation::read::{gathered, gathered_nulls};
+use crate::relation::read::gathered;
 use crate::relation::{ColumnInfo, Relation};
 
 /// Most blocks of an extent.
@@ -49,16 +47,61 @@ struct Cooling {
 }
 
 /// A block whose hot columns are freezing.
-struct Freezing {
+pub(super) struct Freezing {
     number: u32,
     columns: Vec<Way>,
-    rows: QuietRows,
+    pub(super) rows: QuietRows,
     /// Buried rows at the end that are not shown.
     cut: usize,
-    preempted: bool,
+    pub(super) preempted: bool,
 }
 
 impl Freezing {
+    /// Looks at a column that is freezing; `None` if a writer came.
+    pub(super) fn with_column<R>(
+        &self,
+        relation: &Relation,
+        position: usize,
+        look: impl FnOnce(&HotColumn, &Pin<'_>) -> R,
+    ) -> Option<R> {
+        let (info, address) = &self.columns[position];
+        let pin = relation.resources.reclaimer.pin();
+        let found = relation.block(self.number, &pin)?;
+        let hot = found.freezing(info.number, *address, &pin)?;
+        Some(look(hot, &pin))
+    }
+
+    /// As [`with_column`](Self::with_column); `None` too if a writer came while `load` loaded. Whatever he may have stored, we see that he came, as a reader sees his
+    /// record.
+    pub(super) fn load_column<R>(
+        &self,
+        relation: &Relation,
+        position: usize,
+        load: impl FnOnce(&HotColumn) -> R,
+    ) -> Option<R> {
+        let (info, address) = &self.columns[position];
+        let pin = relation.resources.reclaimer.pin();
+        let found = relation.block(self.number, &pin)?;
+        let loaded = load(found.freezing(info.number, *address, &pin)?);
+        let _settled = settle::<Standard>();
+        found.freezing(info.number, *address, &pin)?;
+        Some(loaded)
+    }
+
+    /// The values of a column as an array; `None` if a writer came.
+    pub(super) fn array(&self, relation: &Relation, position: usize) -> Result<Option<ArrayRef>> {
+        let (info, address) = &self.columns[position];
+        let pin = relation.resources.reclaimer.pin();
+        let Some(found) = relation.block(self.number, &pin) else {
+            return Ok(None);
+        };
+        let is_freezing = || found.freezing(info.number, *address, &pin).is_some();
+        match found.freezing(info.number, *address, &pin) {
+            Some(hot) => gathered(info, hot, &self.rows, is_freezing, &pin),
+            None => Ok(None),
+        }
+    }
+
     fn goes_with(&self, other: &Freezing) -> bool {
         self.columns.len() == other.columns.len()
             && self
@@ -79,7 +122,10 @@ pub(super) fn gather(relation: &Relation, blocks: &[u32]) -> Visit {
         }
         let reclaimer = &relation.resources.reclaimer;
         let epoch = reclaimer.advance();
-        let freezing = if await_epoch(reclaimer, epoch) {
+        let begun = Instant::now();
+        let passed = await_epoch(reclaimer, epoch);
+        relation.heat.waiting.add(begun.elapsed());
+        let freezing = if passed {
             freeze(relation, cooling, &mut visit)
         } else {
             for block in cooling {
@@ -231,7 +277,7 @@ fn affords(relation: &Relation, blocks: &[Freezing]) -> bool {
     for block in blocks {
         for (position, (info, _)) in block.columns.iter().enumerate() {
             bytes += (info.physical.bits() * block.rows.rows).div_ceil(8);
-            let heap = with_column(relation, block, position, |hot| {
+            let heap = block.with_column(relation, position, |hot, _| {
                 hot.heap().map_or(0, |heap| heap.capacity())
             });
             bytes += heap.unwrap_or(0);
@@ -283,128 +329,23 @@ fn build(relation: &Relation, blocks: &mut [Freezing]) -> Result<Option<Arc<Exte
         .collect();
     let rows = blocks.iter().map(|block| block.rows.rows).sum();
     let mut columns = Vec::with_capacity(infos.len());
+    let begun = Instant::now();
     for (position, info) in infos.iter().enumerate() {
-        let column = match info.physical {
-            Physical::Fixed(_) => build_fixed(relation, blocks, position)?,
-            Physical::Bits | Physical::View => None,
-        };
-        columns.push(match column {
-            Some(column) => column,
-            None => build_arrays(relation, blocks, position)?,
-        });
+        columns.push(super::columns::build(relation, blocks, position, info)?);
         if 2 * blocks.iter().filter(|block| block.preempted).count() > blocks.len() {
             return Ok(None);
         }
     }
+    let heat = &relation.heat;
+    heat.gathering.add(begun.elapsed());
+    heat.sketching
+        .add(columns.iter().map(FrozenColumn::sketching).sum());
     let fields: Vec<Field> = infos
         .iter()
         .map(|info| Field::new(info.number.to_string(), info.stored.clone(), true))
         .collect();
     let schema = Arc::new(Schema::new(fields));
     Ok(Some(Arc::new(Extent::new(schema, rows, columns))))
-}
-
-/// A column of fixed width: values go from the cells to the extent through a buffer that the cache holds.
-fn build_fixed(
-    relation: &Relation,
-    blocks: &mut [Freezing],
-    position: usize,
-) -> Result<Option<FrozenColumn>> {
-    let mut pieces = Vec::with_capacity(blocks.len());
-    for block in blocks.iter_mut() {
-        let rows = &block.rows;
-        let nulls = with_column(relation, block, position, |hot| gathered_nulls(hot, rows));
-        block.preempted |= nulls.is_none();
-        pieces.push((block.rows.rows, nulls.flatten()));
-    }
-    let stored = Arc::clone(&blocks[0].columns[position].0);
-    let mut cells = BlockCells {
-        relation,
-        blocks,
-        position,
-    };
-    build_cells(
-        &relation.resources.arena,
-        &stored.stored,
-        &pieces,
-        &mut cells,
-    )
-}
-
-/// The cells of one column.
-struct BlockCells<'a> {
-    relation: &'a Relation,
-    blocks: &'a mut [Freezing],
-    position: usize,
-}
-
-impl Cells for BlockCells<'_> {
-    /// Of a block that a writer took back, whatever: it will not be published.
-    fn load(&mut self, piece: usize, from: usize, into: &mut [u8]) {
-        let block = &mut self.blocks[piece];
-        let loaded = !block.preempted
-            && with_column(self.relation, block, self.position, |hot| {
-                hot.load_bytes(from, into);
-            })
-            .is_some();
-        if !loaded {
-            block.preempted = true;
-            into.fill(0);
-        }
-    }
-}
-
-/// A column of any other type: by way of arrays.
-fn build_arrays(
-    relation: &Relation,
-    blocks: &mut [Freezing],
-    position: usize,
-) -> Result<FrozenColumn> {
-    let info = Arc::clone(&blocks[0].columns[position].0);
-    let mut arrays: Vec<ArrayRef> = Vec::with_capacity(blocks.len());
-    for block in blocks.iter_mut() {
-        let array = if block.preempted {
-            None
-        } else {
-            copy(relation, block, position)?
-        };
-        arrays.push(match array {
-            Some(array) => array,
-            None => {
-                block.preempted = true;
-                new_null_array(&info.stored, block.rows.rows)
-            }
-        });
-    }
-    build_column(&relation.resources.arena, &info.stored, arrays)
-}
-
-/// Looks at a column that is freezing; `None` if a writer came.
-fn with_column<R>(
-    relation: &Relation,
-    block: &Freezing,
-    position: usize,
-    look: impl FnOnce(&HotColumn) -> R,
-) -> Option<R> {
-    let (info, address) = &block.columns[position];
-    let pin = relation.resources.reclaimer.pin();
-    let found = relation.block(block.number, &pin)?;
-    let hot = found.freezing(info.number, *address, &pin)?;
-    Some(look(hot))
-}
-
-/// The values of a column of a block; `None` if a writer came.
-fn copy(relation: &Relation, block: &Freezing, position: usize) -> Result<Option<ArrayRef>> {
-    let (info, address) = &block.columns[position];
-    let pin = relation.resources.reclaimer.pin();
-    let Some(found) = relation.block(block.number, &pin) else {
-        return Ok(None);
-    };
-    let is_freezing = || found.freezing(info.number, *address, &pin).is_some();
-    match found.freezing(info.number, *address, &pin) {
-        Some(hot) => gathered(info, hot, &block.rows, is_freezing, &pin),
-        None => Ok(None),
-    }
 }
 
 /// Swaps the pointers of the blocks to their rows of the extent.

@@ -24,6 +24,7 @@
 //! - **Extents are rewritten** when their garbage exceeds what lives in them (see `rewrite`).
 //! - **Trailing gaps of a closed block are cut off**: the part shows fewer rows, and the block is as clean as a full one.
 
+mod columns;
 mod compact;
 mod gather;
 mod rewrite;

@@ -16,13 +16,14 @@ use arrow::error::ArrowError;
 use parking_lot::Mutex;
 
 use super::bytes::{copy_bytes, heap_bytes};
+pub(crate) use super::cells::{CellPieces, Cells, Texts};
+use super::cells::{copy_cells, copy_texts};
 use super::column::Statistics;
-pub(crate) use super::fixed::{CellPieces, Cells};
-use super::fixed::{copy_booleans, copy_cells, copy_fixed, copy_fixed_binary};
+use super::fixed::{copy_booleans, copy_fixed, copy_fixed_binary};
 use super::nested::copy_nested;
 use super::source::{Pieces, as_stored, check_stored, not_stored};
 use crate::frozen::{Extent, FrozenColumn};
-use crate::memory::{Arena, ArenaRange};
+use crate::memory::{Arena, ArenaRange, OpenRange};
 use crate::{Error, Result};
 
 /// Another thread is worth its start from this many bytes on.
@@ -156,6 +157,23 @@ pub(crate) fn build_cells(
     }
 }
 
+/// Builds a column of strings or bytes that `texts` gives.
+///
+/// Errors: as [`build_extents`].
+///
+/// # Safety
+/// For a column of strings, what `texts` loads is UTF-8, value by value.
+pub(crate) unsafe fn build_texts(
+    arena: &Arc<Arena>,
+    stored: &DataType,
+    pieces: &CellPieces,
+    texts: &mut dyn Texts,
+) -> Result<FrozenColumn> {
+    let target = Target { arena, lane: 0 };
+    // SAFETY: the caller promises it.
+    unsafe { copy_texts(&target, stored, pieces, texts) }
+}
+
 /// Bytes of a column's heap in each block.
 fn heaps_of_blocks(
     batches: &[RecordBatch],
@@ -191,6 +209,11 @@ impl Target<'_> {
     /// A range for the column.
     pub(super) fn allocate(&self, bytes: usize) -> Result<ArenaRange> {
         self.arena.allocate(bytes, self.lane)
+    }
+
+    /// A range for the column, to be filled in place.
+    pub(super) fn open(&self, bytes: usize) -> Result<OpenRange> {
+        self.arena.open(bytes, self.lane)
     }
 
     /// The column over its frozen array.

@@ -9,6 +9,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use arrow::array::{
     Array, ArrayRef, AsArray, BinaryArray, BinaryViewArray, GenericByteArray, StringArray,
@@ -43,6 +44,8 @@ pub(super) struct Statistics {
     /// Least and greatest value of the extent (`Form::Compute`), exact.
     pub(super) extremes: Option<(ArrayRef, ArrayRef)>,
     pub(super) distinct: Option<DistinctSketch>,
+    /// What the sketch took of the time.
+    pub(super) sketching: Duration,
 }
 
 impl FrozenColumn {
@@ -65,6 +68,11 @@ impl FrozenColumn {
             building_views: Mutex::new(()),
             bytes: AtomicUsize::new(bytes),
         }
+    }
+
+    /// What the sketch of distinct values took of the time in which the column was built.
+    pub(crate) fn sketching(&self) -> Duration {
+        self.statistics.sketching
     }
 
     /// Number of rows.

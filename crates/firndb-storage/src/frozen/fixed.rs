@@ -4,6 +4,7 @@
 //! in the first-level cache, then written.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use arrow::array::BooleanBufferBuilder;
 use arrow::array::{
@@ -16,6 +17,7 @@ use super::build::Target;
 use super::bytes::BytesStatistics;
 use super::column::{FrozenColumn, Statistics};
 use super::distinct::{DistinctSketch, hash_word};
+use super::extremes::extremes;
 use super::source::{Piece, Pieces, aligned, not_stored};
 use super::value::Fixed;
 use super::zone::{BooleanBounds, FixedBounds, ZONE_ROWS, fixed_array};
@@ -69,91 +71,6 @@ pub(super) fn copy_fixed<N: Fixed>(target: &Target<'_>, pieces: &Pieces) -> Resu
         .nulls(pieces.frozen_nulls(&frozen, validity_at)?)
         .build()?;
     Ok(target.column(make_array(data), frozen.bytes(), statistics))
-}
-
-/// Values that are read while a column is built, run by run: they need no array of their own.
-pub(crate) trait Cells {
-    /// Loads the values of rows `from..` of a piece, in memory order.
-    fn load(&mut self, piece: usize, from: usize, into: &mut [u8]);
-}
-
-/// Rows and nulls of consecutive pieces of a column.
-pub(crate) type CellPieces = [(usize, Option<NullBuffer>)];
-
-/// As [`copy_fixed`], of values that `cells` gives.
-pub(super) fn copy_cells<N: Fixed>(
-    target: &Target<'_>,
-    stored: &DataType,
-    pieces: &CellPieces,
-    cells: &mut dyn Cells,
-) -> Result<FrozenColumn> {
-    let rows: usize = pieces.iter().map(|(rows, _)| rows).sum();
-    let values_bytes = rows * size_of::<N>();
-    let validity_at = aligned(values_bytes);
-    let nulls = joined(pieces);
-    let validity_bytes = nulls.as_ref().map_or(0, |_| rows.div_ceil(8));
-    let range = target.allocate(validity_at + validity_bytes)?;
-    let mut writer = RangeWriter::new(&range, 0, values_bytes);
-    let mut statistics = FixedStatistics::<N>::new(stored);
-    let mut values = [N::default(); ZONE_ROWS];
-    for (piece, (rows, nulls)) in pieces.iter().enumerate() {
-        let mut at = 0;
-        while at < *rows {
-            let count = statistics.room().min(rows - at);
-            let values = &mut values[..count];
-            // SAFETY: the bytes are those of the values, which are plain numbers: any bytes are a value.
-            let bytes = unsafe {
-                std::slice::from_raw_parts_mut(
-                    values.as_mut_ptr().cast::<u8>(),
-                    size_of_val(values),
-                )
-            };
-            cells.load(piece, at, bytes);
-            let nulls = nulls
-                .as_ref()
-                .map(|nulls| nulls.slice(at, count))
-                .filter(|nulls| nulls.null_count() > 0);
-            statistics.add(values, nulls.as_ref());
-            writer.write_values(values)?;
-            at += count;
-        }
-    }
-    writer.finish()?;
-    let mut validity = RangeWriter::new(&range, validity_at, validity_bytes);
-    if let Some(nulls) = &nulls {
-        validity.write(&nulls.inner().as_slice()[..validity_bytes])?;
-    }
-    validity.finish()?;
-    let statistics = statistics.finish()?;
-    let frozen = range.freeze();
-    let nulls = match nulls {
-        Some(_) => {
-            let bits = frozen.buffer(validity_at, validity_bytes)?;
-            Some(NullBuffer::new(BooleanBuffer::new(bits, 0, rows)))
-        }
-        None => None,
-    };
-    let data = ArrayData::builder(stored.clone())
-        .len(rows)
-        .add_buffer(frozen.buffer(0, values_bytes)?)
-        .nulls(nulls)
-        .build()?;
-    Ok(target.column(make_array(data), frozen.bytes(), statistics))
-}
-
-/// The validity of all pieces, if one has nulls.
-fn joined(pieces: &CellPieces) -> Option<BooleanBuffer> {
-    if pieces.iter().all(|(_, nulls)| nulls.is_none()) {
-        return None;
-    }
-    let mut bits = BooleanBufferBuilder::new(0);
-    for (rows, nulls) in pieces {
-        match nulls {
-            Some(nulls) => bits.append_buffer(nulls.inner()),
-            None => bits.append_n(*rows, true),
-        }
-    }
-    Some(bits.finish())
 }
 
 /// Copies a column of booleans.
@@ -315,9 +232,10 @@ impl<'a, N: Fixed> Source<'a, N> {
 }
 
 /// Bounds, extremes and distinct values of a column of fixed width, gathered run by run.
-struct FixedStatistics<N: Fixed> {
+pub(super) struct FixedStatistics<N: Fixed> {
     bounds: FixedBounds<N>,
     distinct: DistinctSketch,
+    sketching: Duration,
     /// The zone that is being filled.
     rows: usize,
     least: N::Key,
@@ -325,7 +243,7 @@ struct FixedStatistics<N: Fixed> {
 }
 
 impl<N: Fixed> FixedStatistics<N> {
-    fn new(stored: &DataType) -> Self {
+    pub(super) fn new(stored: &DataType) -> Self {
         Self {
             bounds: FixedBounds {
                 stored: stored.clone(),
@@ -333,6 +251,7 @@ impl<N: Fixed> FixedStatistics<N> {
                 greatest: Vec::new(),
             },
             distinct: DistinctSketch::default(),
+            sketching: Duration::ZERO,
             rows: 0,
             least: N::GREATEST,
             greatest: N::LEAST,
@@ -340,31 +259,33 @@ impl<N: Fixed> FixedStatistics<N> {
     }
 
     /// Rows until the zone is full.
-    fn room(&self) -> usize {
+    pub(super) fn room(&self) -> usize {
         ZONE_ROWS - self.rows
     }
 
     /// Adds a run that fits the zone.
-    fn add(&mut self, values: &[N], nulls: Option<&NullBuffer>) {
+    pub(super) fn add(&mut self, values: &[N], nulls: Option<&NullBuffer>) {
         match nulls {
             None => {
-                let (mut least, mut greatest) = (self.least, self.greatest);
-                for value in values {
-                    let key = value.key();
-                    least = least.min(key);
-                    greatest = greatest.max(key);
-                }
-                (self.least, self.greatest) = (least, greatest);
+                let (least, greatest) = extremes(values);
+                self.least = self.least.min(least);
+                self.greatest = self.greatest.max(greatest);
+                let begun = Instant::now();
                 values
                     .iter()
                     .for_each(|value| self.distinct.insert(value.hash()));
+                self.sketching += begun.elapsed();
             }
             Some(nulls) => {
                 for value in nulls.valid_indices().map(|row| values[row]) {
                     self.least = self.least.min(value.key());
                     self.greatest = self.greatest.max(value.key());
-                    self.distinct.insert(value.hash());
                 }
+                let begun = Instant::now();
+                nulls
+                    .valid_indices()
+                    .for_each(|row| self.distinct.insert(values[row].hash()));
+                self.sketching += begun.elapsed();
             }
         }
         self.rows += values.len();
@@ -380,17 +301,21 @@ impl<N: Fixed> FixedStatistics<N> {
     }
 
     /// The statistics; an error if a decimal has more digits than its type.
-    fn finish(mut self) -> Result<Statistics> {
+    pub(super) fn finish(mut self) -> Result<Statistics> {
         if self.rows > 0 {
             self.end_zone();
         }
         let FixedStatistics {
-            bounds, distinct, ..
+            bounds,
+            distinct,
+            sketching,
+            ..
         } = self;
         let least = bounds.least.iter().copied().min().unwrap_or(N::GREATEST);
         let greatest = bounds.greatest.iter().copied().max().unwrap_or(N::LEAST);
         let mut statistics = Statistics {
             distinct: Some(distinct),
+            sketching,
             ..Statistics::default()
         };
         if !N::ORDERED {
@@ -474,5 +399,6 @@ fn boolean_statistics(bounds: BooleanBounds) -> Statistics {
         bounds: Some(Box::new(bounds)),
         extremes,
         distinct: Some(distinct),
+        sketching: Duration::ZERO,
     }
 }

@@ -17,13 +17,15 @@
 //!
 //! Modules: [`build`] drives the copy of one extent after another; `source` says what foreign types are
 //! taken for a stored one; `fixed`, `bytes`, `nested` copy a column of such values, and on the way compute
-//! [`zone`] bounds, the [`distinct`] sketch and the extremes; [`column`] shows the result.
+//! [`zone`] bounds, the [`distinct`] sketch and the extremes; `cells` does so for what hot blocks hold; [`column`] shows the result.
 
 pub mod build;
 mod bytes;
+mod cells;
 pub mod column;
 pub mod distinct;
 pub mod extent;
+mod extremes;
 mod fixed;
 pub mod form;
 mod nested;

@@ -184,7 +184,7 @@ impl std::fmt::Debug for Arena {
 /// A range that its owner fills.
 #[derive(Debug)]
 pub struct ArenaRange {
-    claim: Claim,
+    pub(super) claim: Claim,
     /// One thread at a time writes: `Send`, not `Sync`.
     owner_writes: PhantomData<Cell<()>>,
 }
@@ -213,25 +213,12 @@ impl ArenaRange {
         // SAFETY: within the range, checked above. The range belongs to `self`, which is not shared between
         // threads and has shown its bytes to nobody (`freeze` consumes it).
         let written = unsafe { self.claim.segment.write(self.claim.offset + offset, bytes) };
-        written.map_err(|error| match error.kind() {
-            ErrorKind::OutOfMemory | ErrorKind::StorageFull => {
-                let used = self.claim.budget.usage().frozen;
-                Error::OutOfMemory {
-                    requested: bytes.len(),
-                    used,
-                    limit: used,
-                }
-            }
-            _ => Error::System(format!("writing to memory failed: {error}")),
-        })
+        written.map_err(|error| self.claim.refused(bytes.len(), &error))
     }
 
     /// Ends writing: from now on the bytes never change.
     pub fn freeze(self) -> Arc<FrozenBytes> {
-        Arc::new(FrozenBytes {
-            claim: self.claim,
-            forks: FORKS.load(Ordering::SeqCst),
-        })
+        self.claim.freeze()
     }
 }
 
@@ -278,19 +265,42 @@ impl Drop for FrozenBytes {
 impl std::panic::RefUnwindSafe for FrozenBytes {}
 
 /// The right to a range of a segment; dropping it gives the range back.
-struct Claim {
+pub(super) struct Claim {
     arena: Weak<Arena>,
     budget: Arc<Budget>,
-    segment: Arc<Segment>,
-    offset: usize,
+    pub(super) segment: Arc<Segment>,
+    pub(super) offset: usize,
     /// Zero once pinned.
-    len: usize,
+    pub(super) len: usize,
 }
 
 impl Claim {
     /// Gives up the right without giving the range back: a forked child may read it.
-    fn pin(&mut self) {
+    pub(super) fn pin(&mut self) {
         self.len = 0;
+    }
+
+    /// Shows the bytes, which never change from now on.
+    pub(super) fn freeze(self) -> Arc<FrozenBytes> {
+        Arc::new(FrozenBytes {
+            claim: self,
+            forks: FORKS.load(Ordering::SeqCst),
+        })
+    }
+
+    /// A failure to fill the range.
+    pub(super) fn refused(&self, bytes: usize, error: &std::io::Error) -> Error {
+        match error.kind() {
+            ErrorKind::OutOfMemory | ErrorKind::StorageFull => {
+                let used = self.budget.usage().frozen;
+                Error::OutOfMemory {
+                    requested: bytes,
+                    used,
+                    limit: used,
+                }
+            }
+            _ => Error::System(format!("writing to memory failed: {error}")),
+        }
     }
 }
 

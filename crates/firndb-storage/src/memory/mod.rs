@@ -11,10 +11,11 @@
 //! ```
 //!
 //! Frozen memory never has a writable mapping: the arena fills its pages by writing to the file
-//! descriptor and shows them through a mapping that is read-only from the start.
+//! descriptor, or in place while nobody sees them (see [`open`]), and shows them through a mapping that is read-only.
 
 pub mod arena;
 pub mod budget;
+mod open;
 mod pages;
 pub mod private;
 #[cfg(test)]
@@ -27,5 +28,6 @@ mod writer;
 
 pub use arena::{Arena, ArenaRange, FrozenBytes};
 pub use budget::{Budget, Kind, MemoryUse, Reclaim, Reservation};
+pub use open::OpenRange;
 pub use private::{PrivateMemory, is_frozen};
 pub use writer::RangeWriter;

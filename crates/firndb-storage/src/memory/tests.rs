@@ -293,3 +293,65 @@ fn reservations_of_many_threads_never_exceed_the_limit() {
     });
     assert_eq!(budget.usage().hot, 0);
 }
+
+#[test]
+fn a_range_is_filled_in_place() {
+    let (budget, arena) = arena(None);
+    let mut range = arena.open(300_000, 0).expect("memory");
+    let bytes = range.bytes_mut();
+    assert!(bytes.len() >= 300_000);
+    bytes
+        .iter_mut()
+        .zip(0..)
+        .for_each(|(byte, at)| *byte = at as u8);
+    let frozen = range.freeze().expect("frozen");
+    let buffer = frozen.buffer(0, 300_000).expect("a buffer");
+    assert!(buffer.iter().zip(0..).all(|(&byte, at)| byte == at as u8));
+    drop((frozen, buffer));
+    assert_eq!(budget.usage().frozen, 0);
+    // One that is given up, and the same pages filled in both ways and after they were returned.
+    drop(arena.open(300_000, 0).expect("memory"));
+    assert!(filled(&arena, 300_000, 7).iter().all(|&byte| byte == 7));
+    budget.return_all_idle();
+    for value in [8, 9] {
+        let mut range = arena.open(300_000, 0).expect("memory");
+        range.bytes_mut().fill(value);
+        let frozen = range.freeze().expect("frozen");
+        let buffer = frozen.buffer(299_999, 1).expect("a buffer");
+        assert_eq!(buffer.as_slice(), [value]);
+    }
+    assert_eq!(budget.usage().frozen, 0);
+}
+
+/// The permissions of the mapping that holds an address, as `/proc/self/maps` writes them.
+#[cfg(all(target_os = "linux", not(miri)))]
+fn permissions(address: *const u8) -> String {
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("readable");
+    maps.lines()
+        .find_map(|line| {
+            let (range, rest) = line.split_once(' ')?;
+            let (from, to) = range.split_once('-')?;
+            let number = |text| usize::from_str_radix(text, 16).ok();
+            let holds = (number(from)?..number(to)?).contains(&(address as usize));
+            holds.then(|| rest[..4].to_owned())
+        })
+        .expect("mapped")
+}
+
+#[cfg(all(target_os = "linux", not(miri)))]
+#[test]
+fn nothing_that_is_shown_is_writable() {
+    let (_, arena) = arena(None);
+    let shown = filled(&arena, 100_000, 1);
+    let mut range = arena.open(100_000, 0).expect("memory");
+    let inside = range.bytes_mut().as_ptr();
+    assert_eq!(permissions(inside), "rw-s");
+    assert_eq!(permissions(shown.as_ptr()), "r--s");
+    let frozen = range.freeze().expect("frozen");
+    assert_eq!(frozen.buffer(0, 1).expect("a buffer").as_ptr(), inside);
+    assert_eq!(permissions(inside), "r--s");
+    let mut given_up = arena.open(100_000, 0).expect("memory");
+    let inside = given_up.bytes_mut().as_ptr();
+    drop(given_up);
+    assert_eq!(permissions(inside), "r--s");
+}

@@ -47,6 +47,29 @@ pub struct FreezeCounts {
     pub moved: u64,
     /// Blocks that compaction emptied.
     pub emptied: u64,
+    /// Time that compactions took.
+    pub compacting: Duration,
+    /// Time that was waited for operations to end.
+    pub waiting: Duration,
+    /// Time that building columns took.
+    pub gathering: Duration,
+    /// What their sketches of distinct values took of that.
+    pub sketching: Duration,
+}
+
+/// A sum of times.
+#[derive(Debug, Default)]
+pub(crate) struct Stopwatch(AtomicU64);
+
+impl Stopwatch {
+    pub(crate) fn add(&self, time: Duration) {
+        let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.0.fetch_add(nanoseconds, Ordering::Relaxed);
+    }
+
+    fn total(&self) -> Duration {
+        Duration::from_nanos(self.0.load(Ordering::Relaxed))
+    }
 }
 
 /// The temperature of a relation. Times in microseconds.
@@ -61,6 +84,10 @@ pub(crate) struct Heat {
     pub(crate) shared: AtomicU64,
     pub(crate) moved: AtomicU64,
     pub(crate) emptied: AtomicU64,
+    pub(crate) compacting: Stopwatch,
+    pub(crate) waiting: Stopwatch,
+    pub(crate) gathering: Stopwatch,
+    pub(crate) sketching: Stopwatch,
     /// When extents that are mostly garbage were last looked for.
     pub(crate) rewritten: AtomicU64,
     /// How often in a row a compaction could not be committed, and when to try again.
@@ -90,6 +117,10 @@ impl Heat {
             shared: AtomicU64::new(0),
             moved: AtomicU64::new(0),
             emptied: AtomicU64::new(0),
+            compacting: Stopwatch::default(),
+            waiting: Stopwatch::default(),
+            gathering: Stopwatch::default(),
+            sketching: Stopwatch::default(),
             rewritten: AtomicU64::new(0),
             yielded: AtomicU32::new(0),
             retry_at: AtomicU64::new(0),
@@ -185,6 +216,10 @@ impl Heat {
             shared: of(&self.shared),
             moved: of(&self.moved),
             emptied: of(&self.emptied),
+            compacting: self.compacting.total(),
+            waiting: self.waiting.total(),
+            gathering: self.gathering.total(),
+            sketching: self.sketching.total(),
         }
     }
 }

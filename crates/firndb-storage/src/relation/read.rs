@@ -9,7 +9,7 @@ use arrow::array::{
     ArrayData, ArrayRef, BinaryArray, BinaryBuilder, BinaryViewBuilder, BooleanArray,
     FixedSizeBinaryBuilder, StringArray, UInt32Array, make_array,
 };
-use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow::compute::take;
 use arrow::datatypes::DataType;
 
@@ -367,15 +367,6 @@ fn decode(
         .ok_or_else(|| Error::Internal("a row without its column".into()))
 }
 
-/// The nulls of a hot column in the rows of a block, of which those that are not live are some.
-pub(crate) fn gathered_nulls(hot: &HotColumn, quiet: &QuietRows) -> Option<NullBuffer> {
-    let mut valid = hot.copy_validity(quiet.rows);
-    for (valid, live) in valid.iter_mut().zip(&quiet.live) {
-        *valid &= live;
-    }
-    nulls(&valid, quiet.rows, &Wanted::All)
-}
-
 /// The values of a hot column in the rows of a block that are live (null in the others), in a type that `as_stored` takes; `None` if `is_freezing` says
 /// that a writer came.
 pub(crate) fn gathered(
@@ -394,79 +385,16 @@ pub(crate) fn gathered(
     for (valid, live) in copy.valid.iter_mut().zip(&quiet.live) {
         *valid &= live;
     }
-    let HotCopy { cells, valid } = copy;
-    match (cells, &info.stored) {
-        (CellCopy::W128(cells), DataType::Utf8 | DataType::Binary) => {
-            let nulls = nulls(&valid, quiet.rows, &Wanted::All);
-            gathered_bytes(info, hot, &cells, nulls, pin)
-        }
-        (cells, _) => {
-            let copy = HotCopy { cells, valid };
-            hot_rows(
-                info,
-                hot,
-                &copy,
-                quiet.rows,
-                &Wanted::All,
-                Form::Native,
-                pin,
-            )
-        }
-    }
+    hot_rows(
+        info,
+        hot,
+        &copy,
+        quiet.rows,
+        &Wanted::All,
+        Form::Native,
+        pin,
+    )
     .map(Some)
-}
-
-/// Strings or bytes, one after the other.
-fn gathered_bytes(
-    info: &ColumnInfo,
-    hot: &HotColumn,
-    views: &[[u64; 2]],
-    nulls: Option<NullBuffer>,
-    pin: &Pin<'_>,
-) -> Result<ArrayRef> {
-    let Some(heap) = hot.heap() else {
-        return Err(Error::Internal("strings without a heap".into()));
-    };
-    let mut buffers = heap.reader(pin);
-    let is_valid = |row: usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row));
-    let mut offsets = Vec::with_capacity(views.len() + 1);
-    let mut end = 0_usize;
-    offsets.push(0);
-    for (row, &view) in views.iter().enumerate() {
-        if is_valid(row) {
-            end += view_length(view);
-        }
-        offsets.push(end as i32);
-    }
-    if i32::try_from(end).is_err() {
-        return Err(Error::Limit(
-            "more than 2 GiB of strings in one block".into(),
-        ));
-    }
-    let mut values: Vec<u8> = Vec::with_capacity(end);
-    for (row, &view) in views.iter().enumerate() {
-        if !is_valid(row) {
-            continue;
-        }
-        if view_place(view).is_some() {
-            values.extend_from_slice(buffers.bytes(view)?);
-        } else {
-            let mut inline = [0; 16];
-            inline[..8].copy_from_slice(&view[0].to_le_bytes());
-            inline[8..].copy_from_slice(&view[1].to_le_bytes());
-            values.extend_from_slice(&inline[4..4 + view_length(view)]);
-        }
-    }
-    // SAFETY: the offsets begin with 0 and never decrease; the sum of all lengths was checked to fit.
-    let offsets = unsafe { OffsetBuffer::new_unchecked(ScalarBuffer::from(offsets)) };
-    let values = Buffer::from_vec(values);
-    if info.stored == DataType::Binary {
-        return Ok(Arc::new(BinaryArray::try_new(offsets, values, nulls)?));
-    }
-    // SAFETY: hot columns of type Utf8 are filled from string arrays only, and what is copied of one that is freezing was not being written.
-    Ok(Arc::new(unsafe {
-        StringArray::new_unchecked(offsets, values, nulls)
-    }))
 }
 
 /// What a view sees of some rows of a block.

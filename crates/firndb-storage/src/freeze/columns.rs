@@ -1,0 +1,270 @@
+//! Building one column of an extent from the hot columns of its blocks.
+//!
+//! Values of fixed width, strings and bytes go from the cells to their place in the extent in one pass; anything else by way of arrays. Of a block that a writer takes back,
+//! whatever is copied is not published: its place in the extent is filled with zeros and goes unused.
+//!
+//! Strings are read twice: first the views of all blocks, which tell how much room they need, then the bytes. Between the two no pin is held. The views are followed
+//! only after the column was found freezing again under a pin: then no writer had come, and what they lead to lives as long as that pin.
+
+use arrow::array::{ArrayRef, new_null_array};
+use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
+use arrow::datatypes::DataType;
+
+use super::gather::Freezing;
+use crate::Result;
+use crate::block::QuietRows;
+use crate::block::cells::{CellCopy, Physical, Rows};
+use crate::block::heap::{HeapReader, view_length, view_place};
+use crate::block::hot::HotColumn;
+use crate::frozen::FrozenColumn;
+use crate::frozen::build::{Cells, Texts, build_cells, build_column, build_texts};
+use crate::relation::{ColumnInfo, Relation};
+
+/// The column at a position of the blocks' hot columns.
+pub(super) fn build(
+    relation: &Relation,
+    blocks: &mut [Freezing],
+    position: usize,
+    info: &ColumnInfo,
+) -> Result<FrozenColumn> {
+    let column = match (info.physical, &info.stored) {
+        (Physical::Fixed(_), _) => build_fixed(relation, blocks, position, info)?,
+        (Physical::View, DataType::Utf8 | DataType::Binary) => {
+            Some(build_bytes(relation, blocks, position, info)?)
+        }
+        (Physical::Bits | Physical::View, _) => None,
+    };
+    match column {
+        Some(column) => Ok(column),
+        None => build_arrays(relation, blocks, position, info),
+    }
+}
+
+fn build_fixed(
+    relation: &Relation,
+    blocks: &mut [Freezing],
+    position: usize,
+    info: &ColumnInfo,
+) -> Result<Option<FrozenColumn>> {
+    let mut pieces = Vec::with_capacity(blocks.len());
+    for block in blocks.iter_mut() {
+        let rows = &block.rows;
+        let nulls = block.with_column(relation, position, |hot, _| nulls(hot, rows));
+        block.preempted |= nulls.is_none();
+        pieces.push((block.rows.rows, nulls.flatten()));
+    }
+    let mut cells = BlockCells {
+        relation,
+        blocks,
+        position,
+    };
+    build_cells(&relation.resources.arena, &info.stored, &pieces, &mut cells)
+}
+
+/// The nulls of a hot column in the rows of a block, of which those that are not live are some.
+fn nulls(hot: &HotColumn, quiet: &QuietRows) -> Option<NullBuffer> {
+    let mut valid = hot.copy_validity(quiet.rows);
+    for (valid, live) in valid.iter_mut().zip(&quiet.live) {
+        *valid &= live;
+    }
+    let bits = BooleanBuffer::new(Buffer::from_vec(valid), 0, quiet.rows);
+    Some(NullBuffer::new(bits)).filter(|nulls| nulls.null_count() > 0)
+}
+
+/// The cells of one column.
+struct BlockCells<'a> {
+    relation: &'a Relation,
+    blocks: &'a mut [Freezing],
+    position: usize,
+}
+
+impl Cells for BlockCells<'_> {
+    fn load(&mut self, piece: usize, from: usize, into: &mut [u8]) {
+        let block = &mut self.blocks[piece];
+        let loaded = !block.preempted
+            && block
+                .with_column(self.relation, self.position, |hot, _| {
+                    hot.load_bytes(from, into);
+                })
+                .is_some();
+        if !loaded {
+            block.preempted = true;
+            into.fill(0);
+        }
+    }
+}
+
+fn build_bytes(
+    relation: &Relation,
+    blocks: &mut [Freezing],
+    position: usize,
+    info: &ColumnInfo,
+) -> Result<FrozenColumn> {
+    let mut pieces = Vec::with_capacity(blocks.len());
+    let mut values = Vec::with_capacity(blocks.len());
+    for block in blocks.iter_mut() {
+        let rows = &block.rows;
+        let loaded = (!block.preempted)
+            .then(|| {
+                block.load_column(relation, position, |hot| {
+                    let views = match hot.copy_cells(&Rows::First(rows.rows)) {
+                        CellCopy::W128(views) => views,
+                        _ => Vec::new(),
+                    };
+                    (nulls(hot, rows), views)
+                })
+            })
+            .flatten()
+            .filter(|(_, views)| views.len() == rows.rows);
+        block.preempted |= loaded.is_none();
+        let (nulls, views) = loaded.unwrap_or_else(|| (None, vec![[0; 2]; rows.rows]));
+        let mut lengths: Vec<u32> = views.iter().map(|&view| view_length(view) as u32).collect();
+        if let Some(nulls) = &nulls {
+            let is_null = |row: &usize| nulls.is_null(*row);
+            (0..lengths.len())
+                .filter(is_null)
+                .for_each(|row| lengths[row] = 0);
+        }
+        values.push(Views { views, lengths });
+        pieces.push((block.rows.rows, nulls));
+    }
+    let mut texts = BlockTexts {
+        relation,
+        blocks,
+        position,
+        values,
+    };
+    // SAFETY: hot columns of type Utf8 are filled from string arrays only, and what is copied of one that is freezing was not being written; zeros in the place of
+    // one that was are UTF-8 too.
+    unsafe { build_texts(&relation.resources.arena, &info.stored, &pieces, &mut texts) }
+}
+
+/// The views of a block's rows.
+struct Views {
+    views: Vec<[u64; 2]>,
+    /// Of each value, 0 for null.
+    lengths: Vec<u32>,
+}
+
+/// The strings of one column.
+struct BlockTexts<'a> {
+    relation: &'a Relation,
+    blocks: &'a mut [Freezing],
+    position: usize,
+    values: Vec<Views>,
+}
+
+impl Texts for BlockTexts<'_> {
+    fn lengths(&self, piece: usize) -> &[u32] {
+        &self.values[piece].lengths
+    }
+
+    fn load(&mut self, piece: usize, rows: std::ops::Range<usize>, into: &mut [u8]) {
+        let block = &mut self.blocks[piece];
+        let values = &self.values[piece];
+        let (views, lengths) = (&values.views[rows.clone()], &values.lengths[rows]);
+        let loaded = !block.preempted
+            && block
+                .with_column(self.relation, self.position, |hot, pin| {
+                    hot.heap().map(|heap| {
+                        let mut reader = heap.reader(pin);
+                        copy_values(&mut reader, views, lengths, into)
+                    })
+                })
+                .flatten()
+                .is_some_and(|copied| copied.is_ok());
+        if !loaded {
+            block.preempted = true;
+            into.fill(0);
+        }
+    }
+}
+
+/// Copies values one behind the other; `into` has their size.
+fn copy_values(
+    reader: &mut HeapReader<'_, '_>,
+    views: &[[u64; 2]],
+    lengths: &[u32],
+    mut into: &mut [u8],
+) -> Result<()> {
+    for (&view, &length) in views.iter().zip(lengths) {
+        if length == 0 {
+            continue;
+        }
+        let (place, rest) = std::mem::take(&mut into).split_at_mut(length as usize);
+        into = rest;
+        if view_place(view).is_some() {
+            copy_long(reader.bytes(view)?, place);
+        } else {
+            let mut inline = [0; 16];
+            inline[..8].copy_from_slice(&view[0].to_le_bytes());
+            inline[8..].copy_from_slice(&view[1].to_le_bytes());
+            place.copy_from_slice(&inline[4..4 + place.len()]);
+        }
+    }
+    Ok(())
+}
+
+/// Copies more than 12 bytes. Sizes that most strings have are copied by two moves that overlap, without a call.
+#[inline(always)]
+fn copy_long(from: &[u8], into: &mut [u8]) {
+    macro_rules! two_moves {
+        ($size:literal) => {
+            if let (Some(first), Some(last)) =
+                (from.first_chunk::<$size>(), from.last_chunk::<$size>())
+                && from.len() <= 2 * $size
+                && from.len() == into.len()
+            {
+                let behind = into.len() - $size;
+                into[..$size].copy_from_slice(first);
+                into[behind..].copy_from_slice(last);
+                return;
+            }
+        };
+    }
+    two_moves!(8);
+    two_moves!(16);
+    two_moves!(32);
+    two_moves!(64);
+    into.copy_from_slice(from);
+}
+
+/// A column of any other type: by way of arrays.
+fn build_arrays(
+    relation: &Relation,
+    blocks: &mut [Freezing],
+    position: usize,
+    info: &ColumnInfo,
+) -> Result<FrozenColumn> {
+    let mut arrays: Vec<ArrayRef> = Vec::with_capacity(blocks.len());
+    for block in blocks.iter_mut() {
+        let array = if block.preempted {
+            None
+        } else {
+            block.array(relation, position)?
+        };
+        arrays.push(match array {
+            Some(array) => array,
+            None => {
+                block.preempted = true;
+                new_null_array(&info.stored, block.rows.rows)
+            }
+        });
+    }
+    build_column(&relation.resources.arena, &info.stored, arrays)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::copy_long;
+
+    #[test]
+    fn values_of_every_length_are_copied_whole() {
+        let from: Vec<u8> = (0..200).collect();
+        for length in 13..=200 {
+            let mut into = vec![255; length];
+            copy_long(&from[..length], &mut into);
+            assert_eq!(into, from[..length]);
+        }
+    }
+}

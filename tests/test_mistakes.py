@@ -176,10 +176,16 @@ def test_absurd_literal_comes_back(con: firndb.Connection) -> None:
         "SELECT " + "{'a': " * 20_000 + "1" + "}" * 20_000,
         "SELECT " + "- " * 20_000 + "1",
         "SELECT 1" + "::INT" * 20_000,
+        "SELECT 1" + " EXCEPT SELECT 2" * 2_000,
+        "SELECT 1" + " INTERSECT SELECT 1" * 2_000,
+        "SELECT count(*) FROM orders o" + " NATURAL JOIN orders" * 2_000,
+        "SELECT " + "1 BETWEEN 0 AND " * 500 + "1",
+        "SELECT count(*) FROM orders GROUP BY CUBE (" + ", ".join(f"id + {i}" for i in range(40)) + ")",
+        "SELECT count(*) FROM orders GROUP BY " + ", ".join(f"ROLLUP (id + {i}, id)" for i in range(40)),
     ],
     ids=(
         "parentheses additions nots subtractions unions subqueries calls cases disjunctions struct_types angle_types "
-        "map_types array_types list_types cast_to_list lists structs signs casts"
+        "map_types array_types list_types cast_to_list lists structs signs casts excepts intersects joins ranges cube rollups"
     ).split(),
 )
 def test_deep_nesting_is_an_answer_or_an_error(con: firndb.Connection, sql: str) -> None:
@@ -188,6 +194,14 @@ def test_deep_nesting_is_an_answer_or_an_error(con: firndb.Connection, sql: str)
     except firndb.Error as error:
         assert error.sqlstate in ("54001", "54000", "42601"), error
     assert con.execute("SELECT count(*) FROM orders").fetchone() == (2,)
+
+
+def test_hundreds_of_joins_and_set_operations_are_an_answer(con: firndb.Connection) -> None:
+    joined = " ".join(f"JOIN orders t{i} ON t{i}.id = t{i - 1}.id" for i in range(1, 200))
+    assert con.execute(f"SELECT count(*) FROM orders t0 {joined}").fetchone() == (2,)
+    for operation, rows in (("EXCEPT", [(1,)]), ("INTERSECT", [])):
+        sql = "SELECT 1 " + " ".join(f"{operation} SELECT {i}" for i in range(2, 300))
+        assert con.execute(sql).fetchall() == rows
 
 
 def test_text_in_arrow_data_that_is_no_utf8(con: firndb.Connection) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sqlite3
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -34,6 +35,21 @@ def connections() -> dict[str, Any]:
     return engines
 
 
+def deletes(connection: Any) -> float:
+    """Rows a second that are deleted one by one."""
+    count = 500 if isinstance(connection, duckdb.DuckDBPyConnection) else 50_000
+    connection.execute("CREATE TABLE doomed (id BIGINT PRIMARY KEY, balance BIGINT, owner VARCHAR)")
+    connection.execute("BEGIN")
+    connection.executemany("INSERT INTO doomed VALUES (?, ?, ?)", [(i, 100, f"owner {i}") for i in range(count)])
+    connection.execute("COMMIT")
+    execute, start = connection.execute, time.perf_counter()
+    for i in range(count):
+        execute("DELETE FROM doomed WHERE id = ?", [i])
+    elapsed = time.perf_counter() - start
+    connection.execute("DROP TABLE doomed")
+    return count / elapsed
+
+
 def workload() -> Iterator[Measurement]:
     """Single rows from Python, in memory, one thread."""
     keys = [random.Random(1).randrange(ROWS) for _ in range(1 << 16)]
@@ -52,6 +68,8 @@ def workload() -> Iterator[Measurement]:
         yield Measurement("point select by key", engine, rate(SECONDS, select), "1/s")
         yield Measurement("single-row update, autocommit", engine, rate(SECONDS, update), "1/s")
         yield Measurement("single-row insert, autocommit", engine, rate(SECONDS, insert), "1/s")
+
+        yield Measurement("single-row delete, autocommit", engine, deletes(connection), "1/s")
 
         count = 2_000 if engine == "DuckDB" else 100_000
         rows = [(i, 100, f"owner {i}") for i in range(count)]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from firndb import _firndb
-from firndb.exceptions import ProgrammingError
+from firndb.exceptions import DataError, ProgrammingError
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: Whatever `as_stream` understands; libraries that are not installed can't be named here.
 Frame = Any
+#: What `table_of_columns` takes: the kind of the values, the values, a mask of the missing ones.
+Prepared = tuple[str, Any, "npt.NDArray[np.bool_] | None"]
 #: Values for ``?`` and ``$1`` as a sequence, for ``$name`` as a mapping.
 Parameters = Sequence[Any] | Mapping[str, Any] | None
 
@@ -90,15 +92,54 @@ def _from_pandas(frame: Any) -> ArrowStream | None:
         frame = frame.to_frame(name="column" if frame.name is None else frame.name)
     if not isinstance(frame, pandas.DataFrame):
         return None
+    _check_names([str(name) for name in frame.columns])
+    frame = _plain(frame)
+    columns = {str(name): column for name, column in frame.items()}
     try:
         import pyarrow
     except ModuleNotFoundError:
-        return _from_columns({str(name): column for name, column in frame.items()})
+        return _from_columns(columns)
     try:
         return cast("ArrowStream", pyarrow.Table.from_pandas(frame, preserve_index=False))
-    except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, pyarrow.ArrowNotImplementedError, ValueError) as error:
-        message = " ".join(str(part) for part in error.args)
-        raise ProgrammingError(f"the pandas frame has no Arrow types: {message}", sqlstate="22023") from error
+    except (pyarrow.ArrowException, OverflowError, TypeError, ValueError):
+        # What Arrow can't infer, integers of more than 64 bits for one, is read value by value, and refused by its column's name.
+        return _from_columns(columns)
+
+
+def _plain(frame: Any) -> Any:
+    """A pandas frame without the columns that Arrow has no form for, where they mean plain ones."""
+    import pandas
+
+    changed = {}
+    for position, dtype in enumerate(frame.dtypes):
+        if isinstance(dtype, pandas.SparseDtype):
+            changed[position] = frame.iloc[:, position].sparse.to_dense()
+        elif isinstance(dtype, pandas.PeriodDtype):
+            raise ProgrammingError(
+                f'column "{frame.columns[position]}" holds periods, which SQL has not',
+                sqlstate="22023",
+                hint="Series.dt.to_timestamp() gives their beginnings.",
+            )
+        elif isinstance(dtype, np.dtype) and not dtype.isnative:
+            changed[position] = frame.iloc[:, position].astype(dtype.newbyteorder("="))
+    if changed:
+        columns = {i: changed.get(i, frame.iloc[:, i]) for i in range(len(frame.columns))}
+        plain = pandas.DataFrame(columns, index=frame.index)
+        plain.columns = frame.columns
+        return plain
+    return frame
+
+
+def _check_names(names: Sequence[str]) -> None:
+    seen = set()
+    for name in names:
+        try:
+            name.encode()
+        except UnicodeEncodeError as error:
+            raise DataError("a column's name with a lone surrogate is no valid UTF-8", sqlstate="22021") from error
+        if name in seen:
+            raise ProgrammingError(f'column "{name}" specified more than once', sqlstate="42701")
+        seen.add(name)
 
 
 def _from_polars(frame: Any) -> ArrowStream | None:
@@ -108,7 +149,24 @@ def _from_polars(frame: Any) -> ArrowStream | None:
         frame = frame.collect()
     if isinstance(frame, polars.Series):
         frame = frame.to_frame()
-    return frame if isinstance(frame, polars.DataFrame) else None
+    if not isinstance(frame, polars.DataFrame):
+        return None
+    casts = []
+    nothing = False
+    for name, dtype in frame.schema.items():
+        if dtype == polars.Object:
+            # Polars exports the addresses of the objects.
+            raise ProgrammingError(f'column "{name}" holds Python objects, which SQL has not', sqlstate="22023")
+        if dtype in (polars.Int128, getattr(polars, "UInt128", polars.Int128)):
+            casts.append(polars.col(name).cast(polars.Decimal(38, 0)))
+        nothing = nothing or "Null" in str(dtype)
+    if casts:
+        try:
+            frame = frame.with_columns(casts)
+        except polars.exceptions.PolarsError as error:
+            raise DataError(f"an integer of more than 38 digits is out of range: {error}", sqlstate="22003") from error
+    # Polars gives its columns of nothing a buffer that Arrow's interface has not.
+    return cast("ArrowStream", frame.to_arrow() if nothing else frame)
 
 
 def _from_pyarrow(frame: Any) -> ArrowStream | None:
@@ -125,11 +183,22 @@ def _from_columns(columns: Mapping[str, Any]) -> ArrowStream:
     for name in columns:
         if not isinstance(name, str):
             raise ProgrammingError(f"the name of a column must be a str, not {name!r}", sqlstate="22023")
-    return _firndb.table_of_columns(list(columns), [_column(name, values) for name, values in columns.items()])
+    _check_names(list(columns))
+    prepared = [_column(name, values) for name, values in columns.items()]
+    try:
+        return _firndb.table_of_columns(list(columns), prepared)
+    except ProgrammingError as error:
+        for name, column in zip(columns, prepared, strict=True):
+            _check_column(name, column)
+        raise error
 
 
-#: What `table_of_columns` takes: the kind of the values, the values, a mask of the missing ones.
-Prepared = tuple[str, Any, "npt.NDArray[np.bool_] | None"]
+def _check_column(name: str, column: Prepared) -> None:
+    """Refuses a column by its name."""
+    try:
+        _firndb.table_of_columns([name], [column])
+    except ProgrammingError as error:
+        raise ProgrammingError(f'column "{name}": {error}', sqlstate=error.sqlstate) from error
 
 
 def _column(name: str, values: Any) -> Prepared:
@@ -149,7 +218,7 @@ def _column(name: str, values: Any) -> Prepared:
         return ("number", _native(values), mask if mask is not None and mask.any() else None)
     if kind in "Mm":
         return _times(name, values, mask)
-    if kind in "OUS":
+    if kind in "OUST":
         return ("objects", _objects(values, mask), None)
     raise ProgrammingError(f'column "{name}" has the type {values.dtype}, which SQL has not', sqlstate="22023")
 

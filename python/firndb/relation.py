@@ -171,8 +171,19 @@ class Relation:
         names = self.columns
         arrays = self._rows.arrays(None, exact(decimals))
         frame = pandas.DataFrame({i: filled(values, mask) for i, (values, mask) in enumerate(arrays)}, copy=False)
+        for i, kind in enumerate(self.types):
+            if kind == "TIMESTAMP WITH TIME ZONE":
+                frame[i] = frame[i].dt.tz_localize("UTC").dt.tz_convert(self._zone(i))
         frame.columns = pandas.Index(names)
         return frame
+
+    def _zone(self, position: int) -> str:
+        """The time zone in which a column shows its instants."""
+        try:
+            import pyarrow
+        except ModuleNotFoundError:
+            return "UTC"
+        return str(pyarrow.schema(self._rows).field(position).type.tz)
 
     def pl(self) -> pl.DataFrame:
         """A Polars frame over the same memory. Intervals are durations there; a month counts 30 days."""

@@ -9,8 +9,11 @@ import sys
 import threading
 import time
 import weakref
+from collections.abc import Iterator
+from pathlib import Path
 
 import firndb
+import pyarrow as pa
 import pytest
 
 #: Runs for minutes unless it is stopped.
@@ -194,6 +197,32 @@ def test_ctrl_c_stops_a_query(con: firndb.Connection, read: object) -> None:
     timer.join()
     assert late < 0.5
     assert con.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_interrupt_stops_a_copy_whose_rows_never_wait(con: firndb.Connection, tmp_path: Path) -> None:
+    con.execute("CREATE TABLE big AS SELECT range AS i FROM range(2000000)")
+    threading.Timer(0.5, con.interrupt).start()
+    started = time.monotonic()
+    with pytest.raises(firndb.OperationalError) as raised:
+        con.execute(f"COPY (SELECT a.i FROM big a, big b) TO '{tmp_path}/out.csv'")
+    assert raised.value.sqlstate == "57014"
+    assert time.monotonic() - started < 10
+    assert not list(tmp_path.iterdir())
+
+
+def test_interrupt_stops_an_append_without_end(con: firndb.Connection) -> None:
+    batch = pa.record_batch({"i": [1, 2, 3]})
+
+    def endless() -> Iterator[pa.RecordBatch]:
+        while True:
+            yield batch
+
+    con.execute("CREATE TABLE t (i BIGINT)")
+    threading.Timer(0.5, con.interrupt).start()
+    with pytest.raises(firndb.OperationalError) as raised:
+        con.append("t", pa.RecordBatchReader.from_batches(batch.schema, endless()))
+    assert raised.value.sqlstate == "57014"
+    assert con.execute("SELECT count(*) FROM t").fetchone() == (0,)
 
 
 def test_signal_handlers_run_during_a_query(con: firndb.Connection) -> None:

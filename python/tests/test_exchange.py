@@ -369,3 +369,15 @@ def test_a_relation_can_be_appended(con: firndb.Connection) -> None:
     con.append("t", con.sql("SELECT range FROM range(10) AS r(range)"))
     con.append("t", con.table("t"))
     assert con.execute("SELECT count(*) FROM t").fetchone() == (20,)
+
+
+def test_classic_frames_keep_the_zone_of_instants(con: firndb.Connection) -> None:
+    rows = con.sql(
+        "SELECT TIMESTAMPTZ '2024-07-01 12:00:00+00' AS a, TIMESTAMP '2024-07-01 12:00:00' AS b, NULL::TIMESTAMPTZ AS c"
+    )
+    frame = rows.df(dtypes="numpy")
+    assert str(frame["a"].dt.tz) == rows.arrow().schema.field("a").type.tz
+    assert frame["a"][0] == pd.Timestamp("2024-07-01 12:00", tz="UTC")
+    assert frame["b"][0] == pd.Timestamp("2024-07-01 12:00")
+    assert frame["c"].isna().all() and frame["c"].dt.tz is not None
+    assert list(con.sql("SELECT TIMESTAMPTZ '2024-07-01 12:00:00+00' AS a WHERE false").df(dtypes="numpy").columns) == ["a"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import firndb
 import numpy as np
 import pandas as pd
@@ -145,3 +147,66 @@ def test_a_frame_without_arrow_types_is_an_error(con: firndb.Connection) -> None
     assert len(frame) == 3
     with pytest.raises(firndb.ProgrammingError):
         con.execute("SELECT * FROM frame")
+
+
+def test_a_null_among_the_values_of_a_dictionary_is_null(con: firndb.Connection) -> None:
+    coded = pa.DictionaryArray.from_arrays(
+        pa.array([0, 1, None, 2], pa.int8()), pa.array(["x", None, "a text of more than twelve bytes"])
+    )
+    frame = pa.table({"c": coded, "n": pa.DictionaryArray.from_arrays(pa.array([0, 1, 1, 0]), pa.array([7, None]))})
+    expected = [("x", 7), (None, None), (None, None), ("a text of more than twelve bytes", 7)]
+    assert con.execute("SELECT * FROM frame").fetchall() == expected
+    assert con.execute("SELECT count(c), count(n) FROM frame WHERE c IS NOT NULL").fetchone() == (2, 2)
+    sliced = frame.slice(1, 2)
+    assert sliced.num_rows == 2
+    assert con.execute("SELECT c FROM sliced").fetchall() == [(None,), (None,)]
+
+
+def test_columns_of_nothing_and_of_wide_integers_of_polars(con: firndb.Connection) -> None:
+    frame = pl.DataFrame({"nothing": [None, None], "empty": [[], []], "wide": pl.Series([2**100, None], dtype=pl.Int128)})
+    assert con.execute("SELECT * FROM frame").fetchall() == [(None, [], Decimal(2**100)), (None, [], None)]
+    assert con.append("kept", frame, create=True) == 2
+    too_wide = pl.DataFrame({"wide": pl.Series([2**127 - 1], dtype=pl.Int128)})
+    with pytest.raises(firndb.Error, match="38 digits"):
+        con.append("refused", too_wide, create=True)
+
+
+def test_objects_of_polars_are_refused_and_not_their_addresses(con: firndb.Connection) -> None:
+    frame = pl.DataFrame({"c": pl.Series([object()], dtype=pl.Object)})
+    with pytest.raises(firndb.ProgrammingError, match='"c" holds Python objects'):
+        con.execute("SELECT * FROM frame")
+    with pytest.raises(firndb.ProgrammingError, match='"c" holds Python objects'):
+        con.append("t", frame, create=True)
+
+
+def test_columns_of_pandas_that_arrow_has_no_form_for(con: firndb.Connection) -> None:
+    frame = pd.DataFrame(
+        {
+            "swapped": np.array([1, 2], dtype=">i4"),
+            "sparse": pd.arrays.SparseArray([0, 3]),
+            "wide": np.array([2**70, None], dtype=object),
+        }
+    )
+    assert len(frame) == 2
+    assert con.execute("SELECT * FROM frame").fetchall() == [(1, 0, Decimal(2**70)), (2, 3, None)]
+    for bad, message in [
+        (pd.DataFrame({"p": pd.period_range("2024-01", periods=2, freq="M")}), "periods"),
+        (pd.DataFrame({"ok": [1, 2], "mixed": np.array([1, "a"], dtype=object)}), '"mixed".*BIGINT, VARCHAR'),
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), "more than once"),
+    ]:
+        with pytest.raises(firndb.ProgrammingError, match=message):
+            con.append("t", bad, create=True)
+
+
+def test_types_of_arrow_that_no_table_has_are_refused_by_the_column(con: firndb.Connection) -> None:
+    bare = pa.table({"c": pa.array([{}, None], pa.struct([]))})
+    one = pa.UnionArray.from_dense(pa.array([0], pa.int8()), pa.array([0], pa.int32()), [pa.array([1])])
+    either = pa.table({"c": one})
+    assert bare.num_rows and either.num_rows
+    for name in ("bare", "either"):
+        for sql in (f"SELECT * FROM {name}", f"SELECT c, count(*) FROM {name} GROUP BY c"):
+            with pytest.raises(firndb.NotSupportedError, match='column "c"'):
+                con.execute(sql).fetchall()
+    views = pa.table({"c": pa.array([[1, 2], None], pa.large_list_view(pa.int64()))})
+    assert views.num_rows
+    assert con.execute("SELECT c FROM views").fetchall() == [([1, 2],), (None,)]

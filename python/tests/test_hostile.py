@@ -274,12 +274,16 @@ def test_databases_that_can_not_be_opened(path: Any, options: dict[str, Any]) ->
 
 
 def test_pandas_frames_that_are_no_tables(con: firndb.Connection) -> None:
-    frames: list[Any] = [pd.DataFrame([[1, 2]], columns=["a", "a"]), pd.DataFrame({"a": [object()]}), pd.Series([1j])]
-    for frame in frames:
+    doubled = pd.DataFrame([[1, 2]], columns=["a", "a"])
+    frames: list[Any] = [doubled, pd.DataFrame({"a": [object()]}), pd.Series([1j])]
+    for frame, state in zip(frames, ("42701", "22023", "22023"), strict=True):
         with pytest.raises(firndb.ProgrammingError) as raised:
             con.append("t", frame, create=True)
-        assert raised.value.sqlstate == "22023"
-    for options in ({"by_name": frames[0]}, {"create": 1}):
+        assert raised.value.sqlstate == state
+        with pytest.raises(firndb.ProgrammingError) as raised:
+            con.execute("SELECT * FROM frame")
+        assert raised.value.sqlstate == state
+    for options in ({"by_name": doubled}, {"create": 1}):
         with pytest.raises(firndb.ProgrammingError, match="must be a bool"):
             con.append("t", {"a": [1]}, **options)
 
@@ -289,3 +293,14 @@ def test_unknown_time_zones_of_frames(con: firndb.Connection) -> None:
     with pytest.raises(firndb.Error) as raised:
         con.sql("SELECT * FROM frame").fetchall()
     assert raised.value.sqlstate is not None and len(frame) == 1
+
+
+def test_more_text_than_a_batch_can_hold_is_a_limit(con: firndb.Connection) -> None:
+    for sql in (
+        "SELECT sum(length(repeat('x', 1000000) || i)) FROM range(100000) r(i)",
+        "SELECT repeat('x', 1000000) || i FROM t",
+    ):
+        con.execute("CREATE OR REPLACE TABLE t AS SELECT range AS i FROM range(100000)")
+        with pytest.raises(firndb.OperationalError, match="2 GiB") as raised:
+            con.execute(sql).fetchall()
+        assert raised.value.sqlstate == "54000"

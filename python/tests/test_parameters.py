@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import datetime as dt
 import math
 import uuid
@@ -10,6 +11,8 @@ from decimal import Decimal
 import firndb
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
 ROUND_TRIPS = [
@@ -270,3 +273,38 @@ def test_values_nest_only_so_deep(con: firndb.Connection, deep: int) -> None:
     cycle.append(cycle)
     with pytest.raises(firndb.OperationalError):
         con.execute("SELECT ?", [cycle])
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (np.array(["a", "b"]), ["a", "b"]),
+        (np.array([["a"], ["b"]], dtype=object), [["a"], ["b"]]),
+        (np.array(["2024-02-29"], dtype="M8[D]"), [dt.date(2024, 2, 29)]),
+        (pd.Series([1, 2]), [1, 2]),
+        (pd.Series([1, None], dtype="Int64"), [1, None]),
+        (pd.Categorical(["x", "y"]), ["x", "y"]),
+        (pa.array([1, None]), [1, None]),
+        (pa.chunked_array([["a"], ["b"]]), ["a", "b"]),
+        (pa.scalar(5), 5),
+        (pa.scalar(None), None),
+        (pl.Series([1.5, None]), [1.5, None]),
+        (range(3), [0, 1, 2]),
+        (array.array("i", [1, 2]), [1, 2]),
+        ([[1], [2.5], []], [[1.0], [2.5], []]),
+    ],
+)
+def test_columns_of_libraries_are_lists(con: firndb.Connection, value: object, expected: object) -> None:
+    assert con.execute("SELECT ?", [value]).fetchone() == (expected,)
+
+
+@pytest.mark.parametrize("values", [pd.Series([1, 2]), pd.Index([1, 2]), pl.Series([1, 2]), pa.array([1, 2])])
+def test_columns_of_libraries_are_parameters(con: firndb.Connection, values: object) -> None:
+    assert con.execute("SELECT ? + ?", values).fetchone() == (3,)
+
+
+def test_values_of_one_list_that_do_not_fit_are_named_by_their_sql_types(con: firndb.Connection) -> None:
+    with pytest.raises(firndb.ProgrammingError, match="BIGINT, VARCHAR"):
+        con.execute("SELECT ?", [[1, "a"]])
+    with pytest.raises(firndb.ProgrammingError):
+        con.execute("SELECT ?", [pd.DataFrame({"a": [1]})])

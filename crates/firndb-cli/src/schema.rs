@@ -69,6 +69,9 @@ pub(crate) fn statements(shell: &Shell, name: Option<&str>) -> Result<String, Fa
     // Views read tables, so those come first.
     relations.sort_by_key(|relation| relation.view);
     let mut out = String::new();
+    if name.is_none() {
+        create_sequences(shell, &mut out)?;
+    }
     for relation in &relations {
         if relation.view {
             create_view(shell, relation, &mut out)?;
@@ -76,7 +79,47 @@ pub(crate) fn statements(shell: &Shell, name: Option<&str>) -> Result<String, Fa
             create_table(shell, relation, &mut out)?;
         }
     }
+    // A foreign key may refer to a table that comes later.
+    for relation in relations.iter().filter(|relation| !relation.view) {
+        let keys = shell.ask(
+            "SELECT constraint_name, constraint_text FROM firndb_constraints() \
+             WHERE schema_name = $1 AND table_name = $2 AND constraint_type = 'FOREIGN KEY' ORDER BY constraint_name",
+            vec![text(&relation.schema), text(&relation.name)],
+        )?;
+        for key in keys {
+            if let [name, definition] = key.as_slice() {
+                let _ = writeln!(
+                    out,
+                    "ALTER TABLE {} ADD CONSTRAINT {} {definition};",
+                    relation.display_name(),
+                    quote_identifier(name)
+                );
+            }
+        }
+    }
     Ok(out)
+}
+
+/// Sequences that no identity column makes.
+fn create_sequences(shell: &Shell, out: &mut String) -> Result<(), Failure> {
+    let rows = shell.ask(
+        "SELECT sequence_schema, sequence_name, start_value, increment, minimum_value, maximum_value, cycle_option \
+         FROM information_schema.sequences ORDER BY 1, 2",
+        Vec::new(),
+    )?;
+    for row in rows {
+        let [schema, name, start, step, least, greatest, cycle] = row.as_slice() else {
+            continue;
+        };
+        let cycle = if cycle == "YES" { " CYCLE" } else { "" };
+        let _ = writeln!(
+            out,
+            "CREATE SEQUENCE {}.{} INCREMENT BY {step} MINVALUE {least} MAXVALUE {greatest} START WITH {start}{cycle};",
+            quote_identifier(schema),
+            quote_identifier(name)
+        );
+    }
+    Ok(())
 }
 
 fn create_view(shell: &Shell, view: &Relation, out: &mut String) -> Result<(), Failure> {
@@ -110,7 +153,8 @@ fn column_names(shell: &Shell, query: &str) -> Result<Vec<String>, Failure> {
 fn create_table(shell: &Shell, table: &Relation, out: &mut String) -> Result<(), Failure> {
     let of_table = || vec![text(&table.schema), text(&table.name)];
     let columns = shell.ask(
-        "SELECT column_name, data_type, is_nullable, column_default FROM information_schema.columns \
+        "SELECT column_name, data_type, is_nullable, column_default, identity_generation, generation_expression \
+         FROM information_schema.columns \
          WHERE table_schema = $1 AND table_name = $2 ORDER BY ordinal_position",
         of_table(),
     )?;
@@ -145,19 +189,30 @@ fn create_table(shell: &Shell, table: &Relation, out: &mut String) -> Result<(),
         table.display_name(),
         lines.join(",\n    ")
     );
+    let indexes = shell.ask(
+        "SELECT sql FROM firndb_indexes() WHERE schema_name = $1 AND table_name = $2 ORDER BY index_name",
+        of_table(),
+    )?;
+    for index in indexes.into_iter().flatten() {
+        let _ = writeln!(out, "{index}");
+    }
     Ok(())
 }
 
 /// `name TYPE NOT NULL DEFAULT value`
 fn column(row: &[String]) -> Option<String> {
-    let [name, data_type, nullable, default] = row else {
+    let [name, data_type, nullable, default, identity, generated] = row else {
         return None;
     };
     let mut line = format!("{} {data_type}", quote_identifier(name));
     if nullable == "NO" {
         line.push_str(" NOT NULL");
     }
-    if !default.is_empty() {
+    if !generated.is_empty() {
+        let _ = write!(line, " GENERATED ALWAYS AS ({generated}) STORED");
+    } else if !identity.is_empty() {
+        let _ = write!(line, " GENERATED {identity} AS IDENTITY");
+    } else if !default.is_empty() {
         let _ = write!(line, " DEFAULT {default}");
     }
     Some(line)

@@ -5,6 +5,7 @@
 
 mod suggest;
 mod translate;
+mod wording;
 
 use datafusion::common::DataFusionError;
 
@@ -21,6 +22,8 @@ macro_rules! sql_states {
         impl SqlState {
             /// The five characters.
             pub fn code(self) -> &'static str { match self { $(SqlState::$name => $code),* } }
+            /// The state of five characters, if the engine reports it.
+            pub fn of(code: &str) -> Option<SqlState> { match code { $($code => Some(SqlState::$name),)* _ => None } }
         }
     };
 }
@@ -48,10 +51,20 @@ sql_states! {
     InvalidEscapeSequence = "22025",
     /// A pattern that is no regular expression.
     InvalidRegularExpression = "2201B",
+    /// The square root of a negative number, and the like.
+    InvalidArgumentForPower = "2201F",
+    /// ntile(0).
+    InvalidArgumentForNtile = "22014",
+    /// A negative LIMIT.
+    InvalidRowCountInLimit = "2201W",
+    /// A negative OFFSET.
+    InvalidRowCountInOffset = "2201X",
     /// A parameter that does not fit.
     InvalidParameterValue = "22023",
     /// A text that is no value of the type.
     InvalidTextRepresentation = "22P02",
+    /// A sequence at its end.
+    SequenceGeneratorLimitExceeded = "2200H",
     /// A malformed file in COPY or a reader.
     BadCopyFileFormat = "22P04",
     /// NULL in a NOT NULL column.
@@ -106,6 +119,8 @@ sql_states! {
     DuplicateSchema = "42P06",
     /// Another object that exists already.
     DuplicateObject = "42710",
+    /// A function that exists already.
+    DuplicateFunction = "42723",
     /// A column neither grouped nor aggregated.
     GroupingError = "42803",
     /// A window function where none can be.
@@ -118,6 +133,14 @@ sql_states! {
     WrongObjectType = "42809",
     /// A malformed definition.
     InvalidTableDefinition = "42P16",
+    /// A definition that cannot be: an index over what changes by itself, a circle of sequences.
+    InvalidObjectDefinition = "42P17",
+    /// A value for a column that is generated.
+    GeneratedAlways = "428C9",
+    /// A foreign key without a key that it could refer to.
+    InvalidForeignKey = "42830",
+    /// A malformed function.
+    InvalidFunctionDefinition = "42P13",
     /// ON CONFLICT without a matching constraint.
     InvalidColumnReference = "42P10",
     /// A name over its limit.
@@ -128,6 +151,8 @@ sql_states! {
     ProgramLimitExceeded = "54000",
     /// A statement nested too deeply.
     StatementTooComplex = "54001",
+    /// Something that is not yet there to be asked for.
+    ObjectNotInPrerequisiteState = "55000",
     /// Something that is in use.
     ObjectInUse = "55006",
     /// A setting that can't change now.
@@ -191,6 +216,31 @@ impl Error {
         self.position = self.position.or(position);
         self
     }
+    /// More text in one column of a batch than its 32-bit offsets reach.
+    pub(crate) fn too_much_text() -> Self {
+        Error::new(
+            SqlState::ProgramLimitExceeded,
+            "a column of one batch exceeds 2 GiB of text",
+        )
+    }
+
+    /// What an operator or kernel panicked with. Arrow's builders panic where text exceeds their offsets.
+    pub(crate) fn of_panic(reason: &str) -> Self {
+        match reason.contains("offset overflow") || reason.contains("byte array offset") {
+            true => Error::too_much_text(),
+            false => Error::internal(format!("an operator panicked: {reason}")),
+        }
+    }
+
+    /// A caught panic.
+    pub(crate) fn of_unwinding(panic: &(dyn std::any::Any + Send)) -> Self {
+        let reason = panic
+            .downcast_ref::<&str>()
+            .copied()
+            .or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        Error::of_panic(reason.unwrap_or_default())
+    }
+
     /// The user cancelled the statement.
     pub fn cancelled() -> Self {
         Error::new(
@@ -201,6 +251,10 @@ impl Error {
     /// Something not offered.
     pub fn unsupported(message: impl Into<String>) -> Self {
         Error::new(SqlState::FeatureNotSupported, message)
+    }
+    /// Whether another transaction was in the way: 40001.
+    pub fn is_conflict(&self) -> bool {
+        self.state == SqlState::SerializationFailure
     }
     /// As it travels through DataFusion.
     pub fn into_datafusion(self) -> DataFusionError {
@@ -217,6 +271,13 @@ impl From<Error> for DataFusionError {
 impl From<firndb_storage::Error> for Error {
     fn from(error: firndb_storage::Error) -> Self {
         use firndb_storage::Error as Storage;
+        let error = match error {
+            Storage::Key(inner) => match inner.downcast::<Error>() {
+                Ok(own) => return *own,
+                Err(inner) => Storage::Key(inner),
+            },
+            error => error,
+        };
         let state = match &error {
             Storage::Conflict { .. } => SqlState::SerializationFailure,
             Storage::UniqueViolation { .. } => SqlState::UniqueViolation,
@@ -224,7 +285,7 @@ impl From<firndb_storage::Error> for Error {
             Storage::Limit(_) => SqlState::ProgramLimitExceeded,
             Storage::ValueOutOfRange { .. } => SqlState::NumericValueOutOfRange,
             Storage::System(_) => SqlState::IoError,
-            Storage::Arrow(_) | Storage::Internal(_) => SqlState::InternalError,
+            Storage::Arrow(_) | Storage::Internal(_) | Storage::Key(_) => SqlState::InternalError,
         };
         Error::new(state, error.to_string())
     }

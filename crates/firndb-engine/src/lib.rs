@@ -16,12 +16,14 @@
 //! | [`files`] | CSV, Parquet, JSON and Arrow files, in and out |
 //! | [`metadata`] | `information_schema`, `pg_catalog`, table functions about the database |
 //! | [`statement`] | DDL, DML, COPY, EXPLAIN, transaction control |
+//! | [`compiled`] | statements on single rows, compiled once |
 //! | [`parse`] | text to statements: dialect, names, parameters |
 //! | [`session`] | what goes in and out of a session: parameters, frames, rows, cancellation |
 //! | [`database`] | databases, sessions, transactions, settings |
 #![forbid(unsafe_code)]
 
 pub mod catalog;
+pub mod compiled;
 pub mod database;
 pub mod error;
 pub mod expr;
@@ -33,6 +35,7 @@ pub mod session;
 pub mod statement;
 pub mod types;
 
+pub use compiled::{Datum, Done, Kind, OneRow};
 pub use database::{Database, Prepared, Session};
 pub use datafusion::scalar::ScalarValue as Value;
 pub use error::{Error, Result, SqlState};

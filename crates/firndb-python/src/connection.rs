@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow::array::{RecordBatch, RecordBatchIterator, RecordBatchReader};
 use arrow::datatypes::SchemaRef;
-use firndb::{Config, Database, Error, Form, FrameSource, Outcome, SqlState};
+use firndb::{Config, Database, Error, Form, FrameSource, OneRow, Outcome, SqlState};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use pyo3_arrow::PyRecordBatchReader;
@@ -18,8 +18,10 @@ use crate::fork::{self, Generation};
 use crate::frames::{self, Frames};
 use crate::link::Link;
 use crate::lock::Exclusive;
+use crate::many;
 use crate::parameters;
 use crate::relation::{NativeRelation, Query, describe};
+use crate::single;
 use crate::stream::{Stream, drop_detached};
 use crate::text;
 
@@ -86,9 +88,17 @@ struct Last {
 
 struct LastResult {
     schema: SchemaRef,
-    /// Taken when a relation took the rows over.
-    stream: Option<Arc<Stream>>,
+    rows: LastRows,
     cursor: RowCursor,
+}
+
+/// The rows of the last result.
+enum LastRows {
+    Stream(Arc<Stream>),
+    /// Of a compiled statement: one row, or none any more.
+    One(OneRow),
+    /// A relation took them over.
+    Taken,
 }
 
 #[pymethods]
@@ -125,8 +135,28 @@ impl Connection {
     ) -> PyResult<Bound<'py, Self>> {
         let py = slf.py();
         let this = slf.get();
-        this.link.session(py)?;
+        let session = this.link.session(py)?;
         let sql = parameters::text(sql, "a statement")?;
+        if session.in_transaction() {
+            // What the last statement left is given up in any case, and no open result then.
+            let previous = std::mem::take(&mut *this.last.lock(py)?);
+            drop(previous);
+        }
+        if this.link.is_at_rest(session)
+            && let Some(done) = single::execute(py, session, sql, parameters)?
+        {
+            let last = Last {
+                affected: done.affected,
+                result: done.rows.map(|one| LastResult {
+                    schema: Arc::clone(&one.columns.schema),
+                    rows: LastRows::One(one),
+                    cursor: RowCursor::default(),
+                }),
+            };
+            let previous = std::mem::replace(&mut *this.last.lock(py)?, last);
+            drop(previous);
+            return Ok(slf);
+        }
         let parameters = parameters::bind(parameters)?;
         let previous = std::mem::take(&mut *this.last.lock(py)?);
         drop(previous);
@@ -161,6 +191,10 @@ impl Connection {
         let this = slf.get();
         this.link.session(py)?;
         let sql = parameters::text(sql, "a statement")?;
+        if let Some(affected) = this.load(py, sql, parameters)? {
+            this.last.lock(py)?.affected = Some(affected);
+            return Ok(slf);
+        }
         let rows = parameters::rows(parameters)?
             .map(|row| parameters::bind(Some(&row?)))
             .collect::<PyResult<Vec<_>>>()?;
@@ -180,7 +214,10 @@ impl Connection {
 
     /// The next row of the last result, or None.
     fn fetchone<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        self.rows(py, |cursor, pull| cursor.next(py, pull))
+        match self.only_row(py)? {
+            Some(row) => Ok(row),
+            None => self.rows(py, |cursor, pull| cursor.next(py, pull)),
+        }
     }
 
     /// The next `size` rows.
@@ -191,6 +228,11 @@ impl Connection {
         size: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyList>> {
         let size = parameters::size(size)?;
+        if size > 0
+            && let Some(row) = self.only_row(py)?
+        {
+            return PyList::new(py, row);
+        }
         self.rows(py, |cursor, pull| cursor.take(py, Some(size), pull))
     }
 
@@ -200,7 +242,10 @@ impl Connection {
         let mut last = self.last.lock(py)?;
         let result = last.result.as_mut().ok_or_else(|| errors::no_result(py))?;
         let mut rest = Vec::new().into_iter();
-        if let Some(stream) = &result.stream
+        if let LastRows::One(one) = &mut result.rows {
+            return PyList::new(py, single::take(py, one)?);
+        }
+        if let LastRows::Stream(stream) = &result.rows
             && !stream.is_finished()
         {
             let (_, batches) = self
@@ -242,12 +287,21 @@ impl Connection {
         self.link.session(py)?;
         let mut last = self.last.lock(py)?;
         let result = last.result.as_mut().ok_or_else(|| errors::no_result(py))?;
-        let Some(stream) = result.stream.take() else {
-            return Err(errors::interface(
-                py,
-                SqlState::WrongObjectType,
-                "the result was read already",
-            ));
+        let stream = match std::mem::replace(&mut result.rows, LastRows::Taken) {
+            LastRows::Stream(stream) => stream,
+            LastRows::One(one) => {
+                let batch = one.batch();
+                let batch = batch.map_err(|error| errors::to_python(py, &error, None))?;
+                let batches = batch.into_iter().collect();
+                Stream::of_batches(Arc::clone(&result.schema), batches)
+            }
+            LastRows::Taken => {
+                return Err(errors::interface(
+                    py,
+                    SqlState::WrongObjectType,
+                    "the result was read already",
+                ));
+            }
         };
         let kept = result.cursor.unread().into_iter();
         let kept = kept.filter(|batch| batch.num_rows() > 0).collect();
@@ -275,7 +329,9 @@ impl Connection {
             let outcome = self.link.execute(py, sql, parameters, &frames);
             frames.close();
             return Ok(self.left_by(outcome?).result.and_then(|result| {
-                let stream = result.stream?;
+                let LastRows::Stream(stream) = result.rows else {
+                    return None;
+                };
                 let link = Arc::clone(&self.link);
                 Some(NativeRelation::open(
                     link,
@@ -436,6 +492,32 @@ impl Connection {
         }
     }
 
+    /// Runs an INSERT of one row of parameters for many sets of simple values; `None` if it is anything else.
+    fn load(
+        &self,
+        py: Python<'_>,
+        sql: &str,
+        parameters: &Bound<'_, PyAny>,
+    ) -> PyResult<Option<u64>> {
+        let first = sql.split_whitespace().next();
+        if !first.is_some_and(|word| word.eq_ignore_ascii_case("insert")) {
+            return Ok(None);
+        }
+        let Some(columns) = many::columns(parameters) else {
+            return Ok(None);
+        };
+        let previous = std::mem::take(&mut *self.last.lock(py)?);
+        drop(previous);
+        let open = self.link.to_settle(sql);
+        let text = sql.to_owned();
+        self.link.run(py, Some(sql), move |session| {
+            if session.in_transaction() {
+                open.iter().for_each(|stream| stream.settle());
+            }
+            session.execute_columns(&text, &columns)
+        })
+    }
+
     fn left_by(&self, outcome: Outcome) -> Last {
         Last {
             affected: outcome.affected,
@@ -445,10 +527,23 @@ impl Connection {
                 self.link.opened(&stream);
                 LastResult {
                     schema,
-                    stream: Some(stream),
+                    rows: LastRows::Stream(stream),
                     cursor: RowCursor::default(),
                 }
             }),
+        }
+    }
+
+    /// What is left of the last result, if that is one of a compiled statement.
+    fn only_row<'py>(&self, py: Python<'py>) -> PyResult<Option<Option<Bound<'py, PyTuple>>>> {
+        self.link.session(py)?;
+        let mut last = self.last.lock(py)?;
+        match &mut last.result {
+            Some(LastResult {
+                rows: LastRows::One(one),
+                ..
+            }) => single::take(py, one).map(Some),
+            _ => Ok(None),
         }
     }
 
@@ -460,11 +555,12 @@ impl Connection {
         self.link.session(py)?;
         let mut last = self.last.lock(py)?;
         let result = last.result.as_mut().ok_or_else(|| errors::no_result(py))?;
-        let LastResult { stream, cursor, .. } = result;
-        fetch(cursor, &mut |py| match stream {
-            Some(stream) if !stream.is_finished() => self
-                .link
-                .read(py, stream, |stream| stream.next(Form::Compute)),
+        let LastResult { rows, cursor, .. } = result;
+        fetch(cursor, &mut |py| match rows {
+            LastRows::Stream(stream) if !stream.is_finished() => {
+                self.link
+                    .read(py, stream, |stream| stream.next(Form::Compute))
+            }
             _ => Ok(None),
         })
     }

@@ -34,7 +34,17 @@ pub(crate) fn no_result(py: Python<'_>) -> PyErr {
 
 /// What went wrong in Python while the engine waited for it (a frame that does not convert), for the engine to pass on.
 pub(crate) fn from_python(py: Python<'_>, error: &PyErr) -> Error {
-    Error::new(SqlState::InvalidParameterValue, error.value(py).to_string())
+    let value = error.value(py);
+    let told = |name: &str| {
+        value
+            .getattr(name)
+            .and_then(|text| text.extract::<String>())
+    };
+    let state = told("sqlstate").ok().and_then(|code| SqlState::of(&code));
+    match (state, told("message")) {
+        (Some(state), Ok(message)) => Error::new(state, message),
+        _ => Error::new(SqlState::InvalidParameterValue, value.to_string()),
+    }
 }
 
 /// The class of PEP 249 for a SQLSTATE.

@@ -4,11 +4,13 @@
 //! firndb (Python)      names, frames, displays, PEP 249
 //!        │
 //! _firndb (this crate) ─┬─ connection   a session: execute, fetch, append
+//!                       ├─ single       statements on single rows, without leaving the interpreter
 //!                       ├─ relation     a lazy result that holds what it read
 //!                       ├─ objects      Arrow → Python rows          ┐
 //!                       ├─ arrays       Arrow → NumPy                ├ one converter a column
 //!                       ├─ export, own  Arrow → Arrow C stream       ┘
 //!                       ├─ parameters   Python → values of a statement
+//!                       ├─ many         sets of parameters → Arrow
 //!                       ├─ columns      NumPy and lists → Arrow
 //!                       └─ frames       data frames of the caller, found by name
 //! ```
@@ -33,10 +35,12 @@ mod fork;
 mod frames;
 mod link;
 mod lock;
+mod many;
 mod objects;
 mod own;
 mod parameters;
 mod relation;
+mod single;
 mod stream;
 mod text;
 

@@ -176,6 +176,20 @@ impl Link {
         })
     }
 
+    /// Whether a statement on a single row leaves all results as they are, and no relation waits to be read before it.
+    pub(crate) fn is_at_rest(&self, session: &Session) -> bool {
+        self.unread.load(Ordering::Relaxed) == 0 && (!session.in_transaction() || !self.has_open())
+    }
+
+    fn has_open(&self) -> bool {
+        // Given up after the lock: the last reference may be among them.
+        let alive: Vec<Arc<Stream>> = {
+            let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+            open.iter().filter_map(Weak::upgrade).collect()
+        };
+        alive.iter().any(|stream| !stream.is_finished())
+    }
+
     /// The open results that `sql` may pull the snapshot from under.
     pub(crate) fn to_settle(&self, sql: &str) -> Vec<Arc<Stream>> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);

@@ -157,9 +157,12 @@ pub(crate) fn column<'py>(
             let plain = DataType::List(child.clone());
             column(py, field, &converted(py, array, &plain)?)
         }
-        other => Err(errors::to_python(
+        _ => Err(errors::to_python(
             py,
-            &Error::unsupported(format!("values of type {other} as Python objects")),
+            &Error::unsupported(format!(
+                "column \"{}\" holds values that have no Python objects",
+                field.name()
+            )),
             None,
         )),
     }
@@ -213,12 +216,10 @@ fn converted(py: Python<'_>, array: &dyn Array, to: &DataType) -> PyResult<arrow
 }
 
 fn decimals<'py>(py: Python<'py>, array: &dyn Array) -> PyResult<Objects<'py>> {
-    static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    let class = CLASS.import(py, "decimal", "Decimal")?;
     macro_rules! convert {
         ($array:ty) => {
             match array.as_any().downcast_ref::<$array>() {
-                Some(array) => each(py, array, |row| class.call1((array.value_as_string(row),))),
+                Some(array) => each(py, array, |row| decimal(py, &array.value_as_string(row))),
                 None => Ok(Vec::new()),
             }
         };
@@ -231,18 +232,26 @@ fn decimals<'py>(py: Python<'py>, array: &dyn Array) -> PyResult<Objects<'py>> {
     }
 }
 
-fn fixed_binary<'py>(py: Python<'py>, field: &Field, array: &dyn Array) -> PyResult<Objects<'py>> {
+/// A decimal of its digits.
+pub(crate) fn decimal<'py>(py: Python<'py>, digits: &str) -> PyResult<Bound<'py, PyAny>> {
     static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    CLASS.import(py, "decimal", "Decimal")?.call1((digits,))
+}
+
+/// A UUID of its bytes.
+pub(crate) fn uuid<'py>(py: Python<'py>, value: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+    static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let names = PyDict::new(py);
+    names.set_item(intern!(py, "bytes"), PyBytes::new(py, value))?;
+    CLASS.import(py, "uuid", "UUID")?.call((), Some(&names))
+}
+
+fn fixed_binary<'py>(py: Python<'py>, field: &Field, array: &dyn Array) -> PyResult<Objects<'py>> {
     let array = array.as_fixed_size_binary();
     if field.extension_type_name() != Some("arrow.uuid") || array.value_length() != 16 {
         return each(py, array, |row| Ok(bytes(py, array.value(row))));
     }
-    let class = CLASS.import(py, "uuid", "UUID")?;
-    each(py, array, |row| {
-        let names = PyDict::new(py);
-        names.set_item(intern!(py, "bytes"), PyBytes::new(py, array.value(row)))?;
-        class.call((), Some(&names))
-    })
+    each(py, array, |row| uuid(py, array.value(row)))
 }
 
 /// Days since 1970-01-01 as a year, a month and a day of the proleptic Gregorian calendar, counted in eras of 400 years that begin
@@ -277,7 +286,7 @@ fn python_year(py: Python<'_>, year: i64) -> PyResult<i32> {
     Err(errors::to_python(py, &error, None))
 }
 
-fn date(py: Python<'_>, days: i64) -> PyResult<Bound<'_, PyAny>> {
+pub(crate) fn date(py: Python<'_>, days: i64) -> PyResult<Bound<'_, PyAny>> {
     let (year, month, day) = civil(days);
     PyDate::new(py, python_year(py, year)?, month, day)?.into_bound_py_any(py)
 }
@@ -293,19 +302,22 @@ fn clock(microseconds: i64) -> (u8, u8, u8, u32) {
     )
 }
 
+/// A time of day.
+pub(crate) fn time(py: Python<'_>, microseconds: i64) -> PyResult<Bound<'_, PyAny>> {
+    if !(0..86_400_000_000).contains(&microseconds) {
+        let error = Error::new(
+            SqlState::DatetimeFieldOverflow,
+            "a time of day outside of Python's (00:00:00 to 23:59:59.999999)",
+        )
+        .with_hint("Cast the column to VARCHAR, or read it as Arrow.");
+        return Err(errors::to_python(py, &error, None));
+    }
+    let (hour, minute, second, microsecond) = clock(microseconds);
+    PyTime::new(py, hour, minute, second, microsecond, None)?.into_bound_py_any(py)
+}
+
 fn times<'py>(py: Python<'py>, array: &dyn Array) -> PyResult<Objects<'py>> {
-    let time = |microseconds: i64| {
-        if !(0..86_400_000_000).contains(&microseconds) {
-            let error = Error::new(
-                SqlState::DatetimeFieldOverflow,
-                "a time of day outside of Python's (00:00:00 to 23:59:59.999999)",
-            )
-            .with_hint("Cast the column to VARCHAR, or read it as Arrow.");
-            return Err(errors::to_python(py, &error, None));
-        }
-        let (hour, minute, second, microsecond) = clock(microseconds);
-        PyTime::new(py, hour, minute, second, microsecond, None)?.into_bound_py_any(py)
-    };
+    let time = |microseconds: i64| time(py, microseconds);
     match array.data_type() {
         DataType::Time32(TimeUnit::Second) => {
             primitive::<Time32SecondType>(py, array, |value| time(i64::from(value) * 1_000_000))
@@ -320,36 +332,45 @@ fn times<'py>(py: Python<'py>, array: &dyn Array) -> PyResult<Objects<'py>> {
     }
 }
 
+/// A timestamp, aware when there is a zone.
+pub(crate) fn timestamp<'py>(
+    py: Python<'py>,
+    microseconds: i64,
+    zone: Option<&Bound<'py, PyTzInfo>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (year, month, day) = civil(microseconds.div_euclid(86_400_000_000));
+    let (hour, minute, second, microsecond) = clock(microseconds.rem_euclid(86_400_000_000));
+    let year = python_year(py, year)?;
+    let build = |zone| {
+        PyDateTime::new(
+            py,
+            year,
+            month,
+            day,
+            hour,
+            minute,
+            second,
+            microsecond,
+            zone,
+        )
+    };
+    let Some(zone) = zone else {
+        return build(None)?.into_bound_py_any(py);
+    };
+    let utc = PyTzInfo::utc(py)?.to_owned();
+    match zone.is(&utc) {
+        true => build(Some(&utc))?.into_bound_py_any(py),
+        false => build(Some(&utc))?.call_method1(intern!(py, "astimezone"), (zone,)),
+    }
+}
+
 fn timestamps<'py>(
     py: Python<'py>,
     array: &dyn Array,
     zone: Option<&str>,
 ) -> PyResult<Objects<'py>> {
-    let utc = PyTzInfo::utc(py)?.to_owned();
     let zone = zone.map(|name| time_zone(py, name)).transpose()?;
-    let stamp = |microseconds: i64| {
-        let (year, month, day) = civil(microseconds.div_euclid(86_400_000_000));
-        let (hour, minute, second, microsecond) = clock(microseconds.rem_euclid(86_400_000_000));
-        let year = python_year(py, year)?;
-        let build = |zone| {
-            PyDateTime::new(
-                py,
-                year,
-                month,
-                day,
-                hour,
-                minute,
-                second,
-                microsecond,
-                zone,
-            )
-        };
-        match &zone {
-            None => build(None)?.into_bound_py_any(py),
-            Some(zone) if zone.is(&utc) => build(Some(&utc))?.into_bound_py_any(py),
-            Some(zone) => build(Some(&utc))?.call_method1(intern!(py, "astimezone"), (zone,)),
-        }
-    };
+    let stamp = |microseconds: i64| timestamp(py, microseconds, zone.as_ref());
     let scaled = |value: i64, factor: i64| {
         let microseconds = value.checked_mul(factor).ok_or_else(|| {
             let error = Error::new(
@@ -377,7 +398,7 @@ fn timestamps<'py>(
 }
 
 /// The zone of a name or an offset such as +02:00.
-fn time_zone<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyTzInfo>> {
+pub(crate) fn time_zone<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyTzInfo>> {
     if matches!(name, "UTC" | "Z" | "+00:00" | "-00:00" | "Etc/UTC") {
         return Ok(PyTzInfo::utc(py)?.to_owned());
     }

@@ -8,21 +8,26 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, StructArray, new_empty_array};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, FieldRef, Fields, IntervalMonthDayNano};
-use firndb::{Error, Parameters, SqlState, Value};
+use arrow::datatypes::{DataType, Field, FieldRef, Fields};
+use firndb::{Datum, Error, Parameters, SqlState, Value};
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{
-    PyBool, PyByteArray, PyBytes, PyDate, PyDateAccess, PyDateTime, PyDelta, PyDeltaAccess, PyDict,
-    PyFloat, PyInt, PyIterator, PyList, PyMapping, PyMemoryView, PySequence, PyString, PyTime,
-    PyTimeAccess, PyTuple, PyType, PyTzInfoAccess,
+    PyBool, PyByteArray, PyBytes, PyDate, PyDateAccess, PyDateTime, PyDelta, PyDict, PyFloat,
+    PyInt, PyIterator, PyList, PyMapping, PyMemoryView, PySequence, PyString, PyTime, PyTuple,
+    PyType,
 };
 
 use crate::errors;
 
-const MICROSECONDS_A_DAY: i64 = 86_400_000_000;
+mod moments;
+mod unify;
+
+use moments::{days_of, interval, time_of_day, timestamp};
+use unify::unify;
+
 /// Most lists and structs inside one another: values are taken apart by recursion, here and in the engine, and readers of the
 /// Arrow C interface go 64 deep, columns and tables included.
 const DEEPEST: usize = 60;
@@ -72,6 +77,12 @@ pub(crate) fn bind(object: Option<&Bound<'_, PyAny>>) -> PyResult<Parameters> {
                 .into_iter(),
         );
     }
+    if !is_text
+        && let Some(plain) = unwrapped(object)?
+        && let Ok(list) = plain.cast::<PyList>()
+    {
+        return positional(list.iter());
+    }
     let error = Error::new(
         SqlState::InvalidParameterValue,
         format!(
@@ -81,6 +92,43 @@ pub(crate) fn bind(object: Option<&Bound<'_, PyAny>>) -> PyResult<Parameters> {
     )
     .with_hint("Put a single value into a list: [value].");
     Err(errors::misuse(py, &error))
+}
+
+/// The parameters of one execution as a compiled statement takes them; `None` if they are given in another way than as a list or a tuple.
+pub(crate) fn items<'py>(object: Option<&Bound<'py, PyAny>>) -> Option<Vec<Bound<'py, PyAny>>> {
+    let Some(object) = object else {
+        return Some(Vec::new());
+    };
+    if let Ok(tuple) = object.cast_exact::<PyTuple>() {
+        return Some(tuple.iter().collect());
+    }
+    if let Ok(list) = object.cast_exact::<PyList>() {
+        return Some(list.iter().collect());
+    }
+    object.is_none().then(Vec::new)
+}
+
+/// The datum of a Python object of the commonest classes; `None` for all others, which [`value`] knows.
+pub(crate) fn datum<'a>(object: &'a Bound<'_, PyAny>) -> Option<Datum<'a>> {
+    if let Ok(integer) = object.cast_exact::<PyInt>() {
+        return integer.extract::<i64>().ok().map(Datum::Integer);
+    }
+    if let Ok(string) = object.cast_exact::<PyString>() {
+        return string.to_str().ok().map(Datum::Text);
+    }
+    if let Ok(float) = object.cast_exact::<PyFloat>() {
+        return Some(Datum::Float(float.value()));
+    }
+    if object.is_none() {
+        return Some(Datum::Null);
+    }
+    if let Ok(boolean) = object.cast_exact::<PyBool>() {
+        return Some(Datum::Boolean(boolean.is_true()));
+    }
+    if let Ok(bytes) = object.cast_exact::<PyBytes>() {
+        return Some(Datum::Bytes(bytes.as_bytes()));
+    }
+    None
 }
 
 /// The sets of parameters of `executemany`.
@@ -270,6 +318,16 @@ fn other(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
         if "biuf".contains(&kind) {
             return nested_value(&object.call_method0("tolist")?, depth);
         }
+        if "OUSTMm".contains(&kind) && object.getattr("ndim")?.gt(0)? {
+            let items = object.try_iter()?.collect::<PyResult<Vec<_>>>()?;
+            return list_of(py, items.into_iter(), depth);
+        }
+    }
+    if let Some(plain) = unwrapped(object)? {
+        return nested_value(&plain, depth);
+    }
+    if let Ok(sequence) = object.cast::<PySequence>() {
+        return list_of(py, sequence.to_list()?.iter(), depth);
     }
     if type_name(object) == "NAType" {
         return Ok(Value::Null);
@@ -279,6 +337,27 @@ fn other(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
         format!("a {} is no value that SQL knows", type_name(object)),
     );
     Err(errors::misuse(py, &error))
+}
+
+/// A column or scalar of a library as plain Python: the list of its values, its value.
+fn unwrapped<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let module = object.get_type().module()?.to_string();
+    let methods: &[&str] = match module.split('.').next() {
+        Some("pandas") => &["tolist"],
+        Some("polars") => &["to_list"],
+        Some("pyarrow") => &["as_py", "to_pylist"],
+        _ => &[],
+    };
+    // A frame has columns, and is no value.
+    if object.hasattr("columns")? {
+        return Ok(None);
+    }
+    for method in methods {
+        if object.hasattr(*method)? {
+            return object.call_method0(*method).map(Some);
+        }
+    }
+    Ok(None)
 }
 
 fn ndarray(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
@@ -387,80 +466,6 @@ fn parse_decimal(text: &str) -> Option<(i128, u8, i8)> {
     Some((signed, precision as u8, scale as i8))
 }
 
-fn timestamp(object: &Bound<'_, PyAny>) -> PyResult<Value> {
-    let py = object.py();
-    if type_name(object) == "NaTType" {
-        return Ok(Value::Null);
-    }
-    let stamp = object.cast::<PyDateTime>()?;
-    let days = days_of(stamp.get_year(), stamp.get_month(), stamp.get_day());
-    let local = days * MICROSECONDS_A_DAY
-        + clock(
-            stamp.get_hour(),
-            stamp.get_minute(),
-            stamp.get_second(),
-            stamp.get_microsecond(),
-        );
-    if stamp.get_tzinfo().is_none() {
-        return Ok(Value::TimestampMicrosecond(Some(local), None));
-    }
-    let offset = object.call_method0(intern!(py, "utcoffset"))?;
-    let offset = match offset.cast::<PyDelta>() {
-        Ok(delta) => {
-            i64::from(delta.get_days()) * MICROSECONDS_A_DAY
-                + i64::from(delta.get_seconds()) * 1_000_000
-                + i64::from(delta.get_microseconds())
-        }
-        Err(_) => return Ok(Value::TimestampMicrosecond(Some(local), None)),
-    };
-    Ok(Value::TimestampMicrosecond(
-        Some(local - offset),
-        Some("UTC".into()),
-    ))
-}
-
-fn time_of_day(time: &Bound<'_, PyTime>) -> PyResult<Value> {
-    if time.get_tzinfo().is_some() {
-        return Err(invalid(
-            time.py(),
-            "a time of day with a time zone is no value that FirnDB knows".into(),
-        ));
-    }
-    Ok(Value::Time64Microsecond(Some(clock(
-        time.get_hour(),
-        time.get_minute(),
-        time.get_second(),
-        time.get_microsecond(),
-    ))))
-}
-
-fn clock(hour: u8, minute: u8, second: u8, microsecond: u32) -> i64 {
-    let seconds = (i64::from(hour) * 60 + i64::from(minute)) * 60 + i64::from(second);
-    seconds * 1_000_000 + i64::from(microsecond)
-}
-
-/// Days and the rest of a day, both of the sign of the whole.
-fn interval(delta: &Bound<'_, PyDelta>) -> Value {
-    let whole = i128::from(delta.get_days()) * i128::from(MICROSECONDS_A_DAY)
-        + i128::from(delta.get_seconds()) * 1_000_000
-        + i128::from(delta.get_microseconds());
-    let day = i128::from(MICROSECONDS_A_DAY);
-    // Python bounds days by 999,999,999; the rest is below a day.
-    let (days, nanoseconds) = ((whole / day) as i32, (whole % day) as i64 * 1_000);
-    Value::IntervalMonthDayNano(Some(IntervalMonthDayNano::new(0, days, nanoseconds)))
-}
-
-/// Days since 1970-01-01 of a date of the proleptic Gregorian calendar, counted in eras of 400 years that begin on the first of March.
-fn days_of(year: i32, month: u8, day: u8) -> i64 {
-    let (month, day) = (i64::from(month), i64::from(day));
-    let year = i64::from(year) - i64::from(month <= 2);
-    let era = year.div_euclid(400);
-    let year_of_era = year.rem_euclid(400);
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    era * 146_097 + day_of_era - 719_468
-}
-
 fn list_of<'py>(
     py: Python<'py>,
     objects: impl Iterator<Item = Bound<'py, PyAny>>,
@@ -493,72 +498,6 @@ fn struct_of(dict: &Bound<'_, PyDict>, depth: usize) -> PyResult<Value> {
     let array = StructArray::try_new(Fields::from(fields), columns, None)
         .map_err(|error| errors::to_python(py, &error.into(), None))?;
     Ok(Value::Struct(Arc::new(array)))
-}
-
-/// Brings values to one type, as the elements of a list or column need it, and returns the type.
-fn unify(py: Python<'_>, values: &mut [Value]) -> PyResult<DataType> {
-    let mut types: Vec<DataType> = Vec::new();
-    for value in values.iter() {
-        let data_type = value.data_type();
-        if !data_type.is_null() && !types.contains(&data_type) {
-            types.push(data_type);
-        }
-    }
-    if types.len() > 1 {
-        // An empty list fits every list.
-        types
-            .retain(|known| !matches!(known, DataType::List(child) if child.data_type().is_null()));
-    }
-    let common = match types.as_slice() {
-        [] => DataType::Null,
-        [only] => only.clone(),
-        several => common_type(several).ok_or_else(|| {
-            let names: Vec<String> = several.iter().map(ToString::to_string).collect();
-            invalid(
-                py,
-                format!("values of different types together: {}", names.join(", ")),
-            )
-        })?,
-    };
-    for value in values.iter_mut() {
-        if value.data_type() != common {
-            *value = value
-                .cast_to(&common)
-                .map_err(|error| errors::to_python(py, &error.into(), None))?;
-        }
-    }
-    Ok(common)
-}
-
-fn common_type(types: &[DataType]) -> Option<DataType> {
-    let exact = |data_type: &DataType| match data_type {
-        DataType::Int64 => Some((19, 0)),
-        DataType::Decimal128(precision, scale) => {
-            Some((i32::from(*precision) - i32::from(*scale), i32::from(*scale)))
-        }
-        _ => None,
-    };
-    if let Some(shapes) = types.iter().map(exact).collect::<Option<Vec<_>>>() {
-        let whole = shapes.iter().map(|shape| shape.0).max()?;
-        let scale = shapes.iter().map(|shape| shape.1).max()?;
-        let precision = u8::try_from((whole + scale).min(38)).ok()?;
-        return Some(DataType::Decimal128(precision, i8::try_from(scale).ok()?));
-    }
-    if types
-        .iter()
-        .all(|data_type| *data_type == DataType::Float64 || exact(data_type).is_some())
-    {
-        return Some(DataType::Float64);
-    }
-    let is_stamp =
-        |data_type: &DataType| matches!(data_type, DataType::Date32 | DataType::Timestamp(_, None));
-    if types.iter().all(is_stamp) {
-        return types
-            .iter()
-            .find(|data_type| matches!(data_type, DataType::Timestamp(..)))
-            .cloned();
-    }
-    None
 }
 
 /// The text of a string; a lone surrogate, which no UTF-8 has, is 22021.

@@ -238,13 +238,14 @@ impl Bell {
         self.asleep.store(false, Ordering::SeqCst);
     }
 
-    /// Sleeps until a ring or an alarm, or for a time.
-    pub(crate) fn sleep_for(&self, time: std::time::Duration) {
+    /// Sleeps until a ring or an alarm, or for a time; gives whether it was woken.
+    pub(crate) fn sleep_for(&self, time: std::time::Duration) -> bool {
         let woken = self
             .changed
             .wait_timeout_while(self.rung(), time, |rung| !*rung);
-        drop(woken.unwrap_or_else(PoisonError::into_inner));
+        let is_woken = *woken.unwrap_or_else(PoisonError::into_inner).0;
         self.asleep.store(false, Ordering::SeqCst);
+        is_woken
     }
 
     /// Sleeps for a time, deaf to rings, until an alarm.

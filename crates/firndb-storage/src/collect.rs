@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 use crate::block::place;
 use crate::clock::{Horizon, Timestamp};
 use crate::index::Key;
+use crate::memory::trim;
 use crate::observe::Observer;
 use crate::protocol::Outcome;
 use crate::reclaim::Pin;
@@ -96,6 +97,9 @@ pub(crate) struct Collector {
     observer: Observer,
 }
 
+/// After how long without work memory that the allocator keeps is returned.
+const REST: Duration = Duration::from_millis(250);
+
 impl Collector {
     pub(crate) fn new(resources: &Arc<Resources>) -> Arc<Self> {
         Arc::new(Self {
@@ -136,9 +140,11 @@ impl Collector {
     pub(crate) fn run(&self) {
         let bell = self.resources.clock.bell();
         let mut idle = 0;
+        let mut has_worked = false;
         while !self.stopped.load(Ordering::SeqCst) {
             let left = self.pass(&mut self.work.lock(), idle >= NAPS);
             idle = if left.progress { 0 } else { idle + 1 };
+            has_worked |= left.progress;
             if left.operations || idle <= NAPS {
                 bell.nap(NAP);
                 continue;
@@ -150,8 +156,11 @@ impl Collector {
                 || left.snapshots && self.is_due();
             if missed {
                 bell.stay_awake();
-            } else {
+            } else if !has_worked {
                 bell.sleep();
+            } else if !bell.sleep_for(REST) {
+                trim();
+                has_worked = false;
             }
             idle = 0;
         }

@@ -48,6 +48,9 @@ pub enum Error {
     /// The operating system refused (memfd_create, mmap, a forked child): SQLSTATE 58000.
     #[error("{0}")]
     System(String),
+    /// The program of an index's keys failed: the SQLSTATE is its own.
+    #[error(transparent)]
+    Key(Box<dyn std::error::Error + Send + Sync>),
     /// Arrow refused: a type or shape that does not fit. A bug of the caller: SQLSTATE XX000.
     #[error(transparent)]
     Arrow(#[from] arrow::error::ArrowError),

@@ -28,6 +28,7 @@ macro_rules! invariant {
 }
 
 mod block;
+mod cell;
 mod clock;
 mod collect;
 pub mod error;
@@ -47,13 +48,15 @@ pub mod table;
 pub mod transaction;
 mod undo;
 
+pub use cell::{Cell, Row};
 pub use error::{Error, Result};
 pub use memory::MemoryUse;
 pub use protocol::Timestamp;
 pub use snapshot::Snapshot;
 pub use storage::{Storage, StorageConfig};
 pub use table::{
-    BlockInfo, BlockState, BulkInsert, ColumnStatistics, Form, Freeze, FreezeCounts, Layout, Scan,
-    Slot, Table, TableStatistics,
+    BlockInfo, BlockState, BulkInsert, ColumnStatistics, Form, Freeze, FreezeCounts, IndexCursor,
+    IndexDefinition, KeyProgram, Layout, Moment, Reader, RowByKey, RowUpdate, Scan, Slot, Table,
+    TableStatistics,
 };
 pub use transaction::{Isolation, Savepoint, Transaction};

@@ -179,7 +179,9 @@ impl Observer {
         let until_next = next.map(|next| next.saturating_duration_since(Instant::now()));
         match until_next.into_iter().chain(most).min() {
             None => self.bell.sleep(),
-            Some(time) => self.bell.sleep_for(time),
+            Some(time) => {
+                self.bell.sleep_for(time);
+            }
         }
     }
 

@@ -7,7 +7,7 @@ use arrow::datatypes::SchemaRef;
 
 use crate::collect::Collector;
 use crate::freeze;
-use crate::memory::MemoryUse;
+use crate::memory::{MemoryUse, trim};
 use crate::relation::Relation;
 use crate::relation::layout::Layout;
 use crate::resources::Resources;
@@ -92,6 +92,7 @@ impl Storage {
     pub fn vacuum(&self) {
         self.collector.collect();
         self.collector.resources().budget.return_all_idle();
+        trim();
     }
 }
 

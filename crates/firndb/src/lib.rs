@@ -8,10 +8,14 @@ pub use arrow;
 /// The SQL name of a column's type.
 pub use firndb_engine::types::sql_name;
 pub use firndb_engine::{
-    Config, Database, Error, Frame, FrameSource, Outcome, Parameters, Prepared, Progress, Result,
-    Rows, Session, SqlState, Value,
+    Config, Database, Datum, Done, Error, Frame, FrameSource, Kind, OneRow, Outcome, Parameters,
+    Prepared, Progress, Result, Rows, Session, SqlState, Value,
 };
+/// A value of a row as its bits.
+pub use firndb_storage::Cell;
 /// The forms that rows can be asked for.
 pub use firndb_storage::Form;
+/// How the program's allocator returns memory.
+pub use firndb_storage::memory::set_trim;
 /// Columns as one writable array: frozen pages mapped one after the other.
 pub use firndb_storage::memory::{PrivateMemory, is_frozen};

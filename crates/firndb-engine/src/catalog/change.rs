@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use super::entry::{EnumEntry, Relation, SchemaEntry};
+use super::entry::{EnumEntry, MacroEntry, Relation, SchemaEntry};
+use super::sequence::SequenceEntry;
 use super::state::{CatalogState, fold};
 use super::{MAIN_SCHEMA, TEMPORARY_SCHEMA};
 use crate::error::{Error, Result, SqlState};
@@ -14,6 +16,8 @@ use crate::error::{Error, Result, SqlState};
 #[derive(Debug, Default)]
 pub struct Catalog {
     newest: Mutex<CatalogState>,
+    /// Grows with every change, before the change can be seen.
+    version: AtomicU64,
 }
 
 impl Catalog {
@@ -30,8 +34,15 @@ impl Catalog {
             schemas: Arc::clone(&newest.schemas),
             temporary: Arc::clone(temporary),
         };
+        let version = self.version();
         drop(newest);
-        (begun, CatalogChanges::new(Arc::new(state)))
+        (begun, CatalogChanges::new(Arc::new(state), version))
+    }
+
+    /// A number that grows with every change. Who takes a snapshot, then finds the version as it was, has a snapshot that
+    /// belongs to the catalog of that version.
+    pub fn version(&self) -> u64 {
+        self.version.load(Ordering::SeqCst)
     }
 
     /// Publishes a transaction's changes if `commit` succeeds; 40001 when another transaction changed the same objects.
@@ -47,6 +58,7 @@ impl Catalog {
         }
         let mut newest = self.newest.lock();
         let merged = changes.replay(&newest)?;
+        self.version.fetch_add(1, Ordering::SeqCst);
         commit()?;
         *newest = merged;
         Ok(Arc::clone(&changes.state.temporary))
@@ -59,6 +71,8 @@ enum Object {
     Schema(String),
     Relation(String, String),
     Enum(String, String),
+    Macro(String, String),
+    Sequence(String, String),
 }
 
 /// A transaction's view of the catalog and what it changed there.
@@ -67,6 +81,7 @@ pub struct CatalogChanges {
     base: Arc<CatalogState>,
     state: Arc<CatalogState>,
     touched: BTreeSet<Object>,
+    version: u64,
 }
 
 /// A place to return to.
@@ -77,12 +92,18 @@ pub struct CatalogMark {
 }
 
 impl CatalogChanges {
-    fn new(base: Arc<CatalogState>) -> Self {
+    fn new(base: Arc<CatalogState>, version: u64) -> Self {
         CatalogChanges {
             state: Arc::clone(&base),
             base,
             touched: BTreeSet::new(),
+            version,
         }
+    }
+
+    /// The version of the catalog that the transaction sees; `None` when it has changed something itself.
+    pub fn version(&self) -> Option<u64> {
+        Arc::ptr_eq(&self.base, &self.state).then_some(self.version)
     }
 
     /// The catalog as the transaction sees it.
@@ -138,6 +159,42 @@ impl CatalogChanges {
             schema.enums.remove(&key);
         });
         self.touch(schema, Object::Enum(fold(schema), key));
+    }
+
+    /// Adds a macro or replaces the one of its name.
+    pub fn put_macro(&mut self, schema: &str, entry: MacroEntry) {
+        let key = fold(&entry.name);
+        self.edit(schema, |schema| {
+            schema.macros.insert(key.clone(), Arc::new(entry));
+        });
+        self.touch(schema, Object::Macro(fold(schema), key));
+    }
+
+    /// Takes a macro away.
+    pub fn remove_macro(&mut self, schema: &str, name: &str) {
+        let key = fold(name);
+        self.edit(schema, |schema| {
+            schema.macros.remove(&key);
+        });
+        self.touch(schema, Object::Macro(fold(schema), key));
+    }
+
+    /// Adds a sequence.
+    pub fn put_sequence(&mut self, entry: SequenceEntry) {
+        let (schema, key) = (entry.schema.clone(), fold(&entry.name));
+        self.edit(&schema, |schema| {
+            schema.sequences.insert(key.clone(), Arc::new(entry));
+        });
+        self.touch(&schema, Object::Sequence(fold(&schema), key));
+    }
+
+    /// Takes a sequence away.
+    pub fn remove_sequence(&mut self, schema: &str, name: &str) {
+        let key = fold(name);
+        self.edit(schema, |schema| {
+            schema.sequences.remove(&key);
+        });
+        self.touch(schema, Object::Sequence(fold(schema), key));
     }
 
     /// Adds a schema.
@@ -234,6 +291,29 @@ impl CatalogChanges {
                         None => entry.relations.remove(name),
                     };
                 }
+                Object::Sequence(schema, name) => {
+                    let found = |state: &CatalogState| state.sequence(schema, name);
+                    let unchanged = match (found(&self.base), found(newest)) {
+                        (None, None) => true,
+                        (Some(a), Some(b)) => Arc::ptr_eq(&a, &b),
+                        _ => false,
+                    };
+                    if !unchanged {
+                        return Err(conflict("sequence", name));
+                    }
+                    let wanted = found(&self.state);
+                    let Some(entry) = schemas.get_mut(schema) else {
+                        if wanted.is_none() {
+                            continue;
+                        }
+                        return Err(conflict("schema", schema));
+                    };
+                    let entry = Arc::make_mut(entry);
+                    match wanted {
+                        Some(sequence) => entry.sequences.insert(name.clone(), sequence),
+                        None => entry.sequences.remove(name),
+                    };
+                }
                 Object::Enum(schema, name) => {
                     let found = |state: &CatalogState| {
                         state
@@ -255,6 +335,34 @@ impl CatalogChanges {
                     match wanted {
                         Some(labels) => entry.enums.insert(name.clone(), labels),
                         None => entry.enums.remove(name),
+                    };
+                }
+                Object::Macro(schema, name) => {
+                    let found = |state: &CatalogState| {
+                        state
+                            .schemas
+                            .get(schema)
+                            .and_then(|entry| entry.macros.get(name).cloned())
+                    };
+                    let unchanged = match (found(&self.base), found(newest)) {
+                        (None, None) => true,
+                        (Some(then), Some(now)) => Arc::ptr_eq(&then, &now),
+                        _ => false,
+                    };
+                    if !unchanged {
+                        return Err(conflict("macro", name));
+                    }
+                    let wanted = found(&self.state);
+                    let Some(entry) = schemas.get_mut(schema) else {
+                        if wanted.is_none() {
+                            continue;
+                        }
+                        return Err(conflict("schema", schema));
+                    };
+                    let entry = Arc::make_mut(entry);
+                    match wanted {
+                        Some(found) => entry.macros.insert(name.clone(), found),
+                        None => entry.macros.remove(name),
                     };
                 }
             }

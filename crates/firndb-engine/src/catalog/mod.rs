@@ -16,10 +16,19 @@
 
 mod change;
 mod entry;
+mod index;
+mod reference;
+mod sequence;
 mod state;
 
 pub use change::{Catalog, CatalogChanges, CatalogMark};
-pub use entry::{Column, Constraint, EnumEntry, Relation, SchemaEntry, TableEntry, ViewEntry};
+pub use entry::{
+    Column, Constraint, EnumEntry, Identity, MacroBody, MacroEntry, Relation, SchemaEntry,
+    TableEntry, ViewEntry,
+};
+pub use index::{IndexEntry, IndexKey, IndexPart, UniqueKey, quoted};
+pub use reference::{ForeignKey, ReferenceAction, Referrer};
+pub use sequence::{SequenceEntry, SequenceOptions};
 pub use state::{CatalogState, fold};
 
 /// The schema of every database, where names without a schema are made. `public` means it, too.

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use super::entry::{EnumEntry, Relation, SchemaEntry, TableEntry};
+use super::entry::{EnumEntry, MacroEntry, Relation, SchemaEntry, TableEntry};
+use super::sequence::SequenceEntry;
 use super::{MAIN_SCHEMA, TEMPORARY_SCHEMA};
 
 /// The form in which names are compared: each character in lower case where that is one character.
@@ -106,12 +107,42 @@ impl CatalogState {
         })
     }
 
+    /// The sequences of a schema, sorted by name.
+    pub fn sequences(&self, schema: &str) -> Vec<Arc<SequenceEntry>> {
+        self.schema(schema)
+            .map(|schema| schema.sequences.values().cloned().collect())
+            .unwrap_or_default()
+    }
+
+    /// Finds a sequence.
+    pub fn sequence(&self, schema: &str, name: &str) -> Option<Arc<SequenceEntry>> {
+        self.schema(schema)?.sequences.get(&fold(name)).cloned()
+    }
+
     /// An enum type, looked for in the session's own objects and then in `path`.
     pub fn enumeration(&self, path: &[String], name: &str) -> Option<&Arc<EnumEntry>> {
         self.temporary.enumeration(name).or_else(|| {
             path.iter()
                 .find_map(|schema| self.schema(schema)?.enumeration(name))
         })
+    }
+
+    /// A macro, looked for like an enum type.
+    pub fn macro_named(&self, path: &[String], name: &str) -> Option<Arc<MacroEntry>> {
+        let temporary = self.temporary.macro_named(name);
+        let found = temporary.or_else(|| {
+            path.iter()
+                .find_map(|schema| self.schema(schema)?.macro_named(name))
+        });
+        found.cloned()
+    }
+
+    /// Whether any schema has macros.
+    pub fn has_macros(&self) -> bool {
+        self.schemas
+            .values()
+            .chain([&self.temporary])
+            .any(|schema| schema.macros().next().is_some())
     }
 
     /// Quoted names that must not be folded, because something differs from them by case alone.

@@ -54,8 +54,11 @@ impl Session {
                     )
                     .with_hint("Append again."));
                 };
+                let cancellation = Arc::clone(&call.cancellation);
                 let batches = futures::stream::iter(
-                    rows.map(|batch| {
+                    rows.map(move |batch| {
+                        // A caller's stream may have no end, and nothing here waits.
+                        cancellation.check().map_err(DataFusionError::from)?;
                         let batch = batch.map_err(DataFusionError::from)?;
                         batch.columns().iter().try_for_each(check_foreign)?;
                         Ok(batch)

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use datafusion::execution::FunctionRegistry;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
@@ -154,8 +153,5 @@ fn session_state(
     for (name, function) in files::table_functions() {
         state.register_udtf(name, function);
     }
-    // It takes strftime's formats and hands PostgreSQL's back as they are: no function is better than a wrong one.
-    // strftime is here.
-    let _ = state.deregister_udf("to_char");
     (state, type_planner)
 }

@@ -278,6 +278,7 @@ impl Session {
             scope,
             Arc::clone(&transaction.storage),
             transaction.read_only,
+            Arc::clone(&transaction.deferred),
         );
         let mut work = Work {
             context: &context,
@@ -299,6 +300,7 @@ impl Session {
             path: Arc::clone(&inner.settings.path),
             arguments: Arc::clone(&call.arguments),
             frames: call.frames.clone(),
+            given: Arc::clone(&inner.given),
             registered: Arc::clone(&inner.registered),
             progress: Arc::new(ScanProgress::default()),
             workers: Arc::clone(&shared.workers),
@@ -443,6 +445,10 @@ impl Session {
                     .vacuum(inner, vacuum.table_name.as_ref(), call, source)
                     .map(Some);
             }
+            Sql::Explain { .. } => match self.explain_compiled(inner, statement)? {
+                Some(outcome) => outcome,
+                None => return Ok(None),
+            },
             Sql::Discard { .. } => {
                 inner.prepared.clear();
                 Outcome::done("DISCARD ALL")

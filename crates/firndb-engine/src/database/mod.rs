@@ -11,9 +11,11 @@
 
 mod answers;
 mod append;
+mod compiled;
 mod connection;
 mod execute;
 mod maintenance;
+mod null_order;
 mod pragma;
 mod prepare;
 mod rules;

@@ -12,6 +12,7 @@ use datafusion::sql::sqlparser::ast::{self, Expr, SetExpr, TableObject, Value};
 
 use super::execute::{Call, arguments, located};
 use super::session::{Inner, Session};
+use crate::compiled::{Datum, Program};
 use crate::error::{Error, Result, SqlState};
 use crate::parse::{self, Arguments, Command, ParameterNames, Parsed, ParsedText, Source};
 use crate::session::{Outcome, Parameters};
@@ -140,6 +141,7 @@ impl Session {
     pub(super) fn run_many(
         &self,
         inner: &mut Inner,
+        sql: &str,
         text: &ParsedText,
         rows: Vec<Parameters>,
     ) -> Result<u64> {
@@ -170,15 +172,59 @@ impl Session {
         }
         let call = Call::new(statement, Arc::default(), None, self.running.begin());
         let load = plain_insert(ast);
+        let program = match &load {
+            Some(_) => None,
+            None => self.program_of(inner, sql, text),
+        };
         self.run_in_transaction(
             inner,
             &call,
             async |work| match &load {
-                Some(insert) => load_rows(work, insert, &bound).await,
-                None => self.each_row(work, statement, &bound).await,
+                Some(insert) => {
+                    let column = |parameter, field: &_| parameter_column(&bound, parameter, field);
+                    load_rows(work, insert, column).await
+                }
+                None => {
+                    self.each_row(work, statement, &bound, program.as_ref())
+                        .await
+                }
             },
             &text.source,
         )
+        .map_err(|error| located(error, &text.source))
+    }
+
+    /// Runs an INSERT of one row of parameters for many rows, given by columns; `None` if the statement is none.
+    pub(super) fn run_columns(
+        &self,
+        inner: &mut Inner,
+        text: &ParsedText,
+        columns: &[ArrayRef],
+    ) -> Result<Option<u64>> {
+        let [statement] = text.statements.as_slice() else {
+            return Ok(None);
+        };
+        let Command::Sql(ast) = &statement.command else {
+            return Ok(None);
+        };
+        let is_given = text.parameters.named.is_empty()
+            && text.parameters.positional == columns.len()
+            && columns.first().is_some_and(|column| !column.is_empty());
+        let (true, Some(insert)) = (is_given, plain_insert(ast)) else {
+            return Ok(None);
+        };
+        let call = Call::new(statement, Arc::default(), None, self.running.begin());
+        let column = |parameter: usize, _: &FieldRef| {
+            let column = columns.get(parameter).cloned();
+            column.ok_or_else(|| no_parameter(parameter))
+        };
+        self.run_in_transaction(
+            inner,
+            &call,
+            async |work| load_rows(work, &insert, column).await,
+            &text.source,
+        )
+        .map(Some)
         .map_err(|error| located(error, &text.source))
     }
 
@@ -188,11 +234,27 @@ impl Session {
         work: &mut Work<'_>,
         statement: &Parsed,
         rows: &[Arguments],
+        program: Option<&(Arc<Program>, u64)>,
     ) -> Result<u64> {
+        let program = program
+            .filter(|(_, version)| {
+                work.changes.version() == Some(*version) && !work.context.read_only
+            })
+            .map(|(program, _)| program);
         let mut affected = 0;
         for row in rows {
+            work.context.cancellation().check()?;
+            let transaction = &work.context.transaction;
+            if let (Some(program), Some(data)) = (program, Datum::all(row.values())) {
+                let place = transaction.begin_statement();
+                if let Ok(Some(done)) = program.write(transaction, &data) {
+                    affected += done.affected.unwrap_or(0);
+                    continue;
+                }
+                transaction.rollback_to(&place);
+            }
             let command = parse::bind(&statement.command, row);
-            work.context.transaction.begin_statement();
+            transaction.begin_statement();
             let context = work.context.renewed(row.clone());
             let mut step = Work {
                 context: &context,
@@ -264,8 +326,12 @@ fn plain_insert(statement: &ast::Statement) -> Option<PlainInsert> {
     })
 }
 
-/// Turns rows of parameters into columns and loads them at once.
-async fn load_rows(work: &mut Work<'_>, insert: &PlainInsert, rows: &[Arguments]) -> Result<u64> {
+/// Loads rows of parameters at once, which `values` gives by columns.
+async fn load_rows(
+    work: &mut Work<'_>,
+    insert: &PlainInsert,
+    values: impl Fn(usize, &FieldRef) -> Result<ArrayRef>,
+) -> Result<u64> {
     let context = work.context;
     context.check_writable("INSERT")?;
     let entry = context.table(&insert.table)?;
@@ -303,7 +369,7 @@ async fn load_rows(work: &mut Work<'_>, insert: &PlainInsert, rows: &[Arguments]
     let mut columns = Vec::with_capacity(positions.len());
     for (position, parameter) in positions.iter().zip(&insert.parameters) {
         let field = &entry.columns[*position].field;
-        let column = parameter_column(rows, *parameter, field)?;
+        let column = values(*parameter, field)?;
         fields.push(Field::new(
             field.name().clone(),
             column.data_type().clone(),
@@ -325,12 +391,9 @@ fn parameter_column(rows: &[Arguments], parameter: usize, field: &FieldRef) -> R
     let values = rows
         .iter()
         .map(|row| {
-            row.get(parameter).cloned().ok_or_else(|| {
-                Error::new(
-                    SqlState::UndefinedParameter,
-                    format!("there is no parameter ${}", parameter + 1),
-                )
-            })
+            row.get(parameter)
+                .cloned()
+                .ok_or_else(|| no_parameter(parameter))
         })
         .collect::<Result<Vec<ScalarValue>>>()?;
     let kind = values
@@ -358,6 +421,13 @@ fn parameter_column(rows: &[Arguments], parameter: usize, field: &FieldRef) -> R
         .collect::<Result<Vec<_>>>()?;
     let parts: Vec<&dyn Array> = converted.iter().map(AsRef::as_ref).collect();
     Ok(concat(&parts)?)
+}
+
+fn no_parameter(parameter: usize) -> Error {
+    Error::new(
+        SqlState::UndefinedParameter,
+        format!("there is no parameter ${}", parameter + 1),
+    )
 }
 
 /// `SELECT e1, e2, …`.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-use arrow::array::RecordBatchReader;
+use arrow::array::{ArrayRef, RecordBatchReader};
 use arrow::datatypes::SchemaRef;
 use datafusion::execution::session_state::SessionState;
 use parking_lot::Mutex;
@@ -14,11 +14,13 @@ use super::prepare::PreparedStatement;
 use super::settings::Settings;
 use super::transaction::OpenTransaction;
 use crate::catalog::{SchemaEntry, TEMPORARY_SCHEMA, fold};
+use crate::compiled::Cache;
 use crate::error::{Error, Result, SqlState};
 use crate::parse::ParsedText;
 use crate::scan::ScanProgress;
 use crate::session::cancel::Running;
 use crate::session::{Frame, FrameSource, Outcome, Parameters, Progress};
+use crate::statement::GivenNumbers;
 
 /// A session: an independent connection to a database. `Send + Sync`; statements of one session run one after the other.
 /// An open result does not block the next statement.
@@ -30,7 +32,7 @@ pub struct Session {
     /// The scans of the statement that runs or whose result is being read.
     pub(super) progress: Mutex<Weak<ScanProgress>>,
     pub(super) in_transaction: AtomicBool,
-    closed: AtomicBool,
+    pub(super) closed: AtomicBool,
 }
 
 /// What a session's statements read and change, one at a time.
@@ -42,10 +44,14 @@ pub(super) struct Inner {
     /// The session's temporary objects as the last commit left them.
     pub(super) temporary: Arc<SchemaEntry>,
     pub(super) registered: Arc<BTreeMap<String, Frame>>,
+    /// What `nextval` gave out.
+    pub(super) given: Arc<GivenNumbers>,
     /// PREPARE's statements.
     pub(super) prepared: HashMap<String, PreparedStatement>,
     /// Texts parsed before.
     pub(super) texts: HashMap<String, Arc<ParsedText>>,
+    /// Texts compiled before.
+    pub(super) programs: Cache,
 }
 
 /// A prepared statement.
@@ -81,8 +87,10 @@ impl Session {
                 transaction: None,
                 temporary: Arc::new(SchemaEntry::new(TEMPORARY_SCHEMA)),
                 registered: Arc::default(),
+                given: Arc::default(),
                 prepared: HashMap::new(),
                 texts: HashMap::new(),
+                programs: Cache::default(),
             }),
             database,
             running: Running::default(),
@@ -105,15 +113,29 @@ impl Session {
         frames: Option<Arc<dyn FrameSource>>,
     ) -> Result<Outcome> {
         let mut inner = self.enter()?;
+        if let Some(outcome) = self.try_compiled(&mut inner, sql, parameters) {
+            return outcome;
+        }
         let text = self.parse(&mut inner, sql)?;
-        self.run_text(&mut inner, &text, parameters, frames)
+        let version = self.catalog_version(&inner);
+        let outcome = self.run_text(&mut inner, &text, parameters, frames)?;
+        self.compile(&mut inner, sql, &text, &outcome, version);
+        Ok(outcome)
     }
 
     /// Runs one statement for each row of parameters, as one statement: all or nothing. Returns rows affected.
     pub fn execute_many(&self, sql: &str, rows: Vec<Parameters>) -> Result<u64> {
         let mut inner = self.enter()?;
         let text = self.parse(&mut inner, sql)?;
-        self.run_many(&mut inner, &text, rows)
+        self.run_many(&mut inner, sql, &text, rows)
+    }
+
+    /// As `execute_many` for an INSERT of one row of parameters, all rows' values of a parameter as one array. `None`, and nothing is done,
+    /// if the statement is anything else.
+    pub fn execute_columns(&self, sql: &str, columns: &[ArrayRef]) -> Result<Option<u64>> {
+        let mut inner = self.enter()?;
+        let text = self.parse(&mut inner, sql)?;
+        self.run_columns(&mut inner, &text, columns)
     }
 
     /// Prepares one statement.
@@ -136,7 +158,14 @@ impl Session {
         parameters: &Parameters,
     ) -> Result<Outcome> {
         let mut inner = self.enter()?;
-        self.run_text(&mut inner, &statement.text, parameters, None)
+        let sql = statement.text.source.text();
+        if let Some(outcome) = self.try_compiled(&mut inner, sql, parameters) {
+            return outcome;
+        }
+        let version = self.catalog_version(&inner);
+        let outcome = self.run_text(&mut inner, &statement.text, parameters, None)?;
+        self.compile(&mut inner, sql, &statement.text, &outcome, version);
+        Ok(outcome)
     }
 
     /// The columns that a query yields, without running it.
@@ -165,6 +194,7 @@ impl Session {
     /// Registers a frame as a temporary view of this session, replacing one of the same name.
     pub fn register(&self, name: &str, frame: Frame) -> Result<()> {
         let mut inner = self.enter()?;
+        inner.programs.clear();
         Arc::make_mut(&mut inner.registered).insert(fold(name), frame);
         Ok(())
     }
@@ -172,6 +202,7 @@ impl Session {
     /// Takes a registered frame away.
     pub fn unregister(&self, name: &str) -> Result<bool> {
         let mut inner = self.enter()?;
+        inner.programs.clear();
         Ok(Arc::make_mut(&mut inner.registered)
             .remove(&fold(name))
             .is_some())
@@ -224,6 +255,7 @@ impl Session {
         inner.registered = Arc::default();
         inner.prepared.clear();
         inner.texts.clear();
+        inner.programs.clear();
     }
 
     fn enter(&self) -> Result<parking_lot::MutexGuard<'_, Inner>> {

@@ -8,12 +8,14 @@ use datafusion::sql::sqlparser::ast::{self, Expr, Value};
 use super::answers::{strings, table};
 use super::connection::environment;
 use super::execute::Call;
+use super::null_order;
 use super::session::{Inner, Session};
 use crate::catalog::{DATABASE, MAIN_SCHEMA, fold};
 use crate::error::{Error, Result, SqlState, nearest};
 use crate::parse::Source;
 use crate::session::Outcome;
 use crate::session::memory::{format_bytes, parse_bytes};
+use crate::statement;
 
 /// A session's settings.
 #[derive(Debug, Clone)]
@@ -36,9 +38,17 @@ impl Default for Settings {
 }
 
 /// Every setting and what it is for.
-const SETTINGS: [(&str, &str); 12] = [
+const SETTINGS: [(&str, &str); 14] = [
     ("application_name", "A label of the session."),
     ("client_encoding", "Always UTF8."),
+    (
+        "compiled_statements",
+        "Whether statements on single rows run without a plan.",
+    ),
+    (
+        "default_null_order",
+        "Where NULLs are sorted to without NULLS FIRST or LAST.",
+    ),
     (
         "default_transaction_read_only",
         "Whether transactions are read-only unless they say otherwise.",
@@ -73,8 +83,9 @@ const SETTINGS: [(&str, &str); 12] = [
 ];
 
 /// Other names of settings.
-const SYNONYMS: [(&str, &str); 5] = [
+const SYNONYMS: [(&str, &str); 6] = [
     ("max_memory", "memory_limit"),
+    ("null_order", "default_null_order"),
     ("worker_threads", "threads"),
     ("time_zone", "timezone"),
     ("schema", "search_path"),
@@ -124,7 +135,7 @@ const WITHOUT_EFFECT: [&str; 38] = [
 ];
 
 /// Operators read the options that the session state had when they were last told.
-fn reach_operators(state: &mut SessionState) {
+pub(super) fn reach_operators(state: &mut SessionState) {
     let options = Arc::clone(state.config_options());
     state.execution_props_mut().config_options = Some(options);
 }
@@ -142,6 +153,8 @@ impl Session {
         call: &Call,
         source: &Source,
     ) -> Result<Option<Outcome>> {
+        // A setting may change what names mean.
+        inner.programs.clear();
         match statement {
             ast::Statement::Set(set) => self.set_statement(inner, set).map(Some),
             ast::Statement::Reset(reset) => {
@@ -305,7 +318,12 @@ impl Session {
                 }
                 inner.settings.path = Arc::from(path);
             }
+            "default_null_order" => {
+                let order = null_order::named(value).ok_or_else(|| invalid(name, value))?;
+                null_order::set(inner, order);
+            }
             "default_transaction_read_only" => inner.settings.read_only = boolean(name, value)?,
+            "compiled_statements" => inner.programs.enable(boolean(name, value)?),
             "application_name" => inner.settings.application = value.to_owned(),
             "client_encoding" => {
                 if !matches!(fold(value).as_str(), "utf8" | "utf-8" | "unicode") {
@@ -358,12 +376,20 @@ impl Session {
                 inner.settings.path = Settings::default().path;
                 Ok(())
             }
+            "default_null_order" => {
+                null_order::set(inner, null_order::DEFAULT);
+                Ok(())
+            }
             "default_transaction_read_only" => {
                 inner.settings.read_only = false;
                 Ok(())
             }
             "application_name" => {
                 inner.settings.application.clear();
+                Ok(())
+            }
+            "compiled_statements" => {
+                inner.programs.enable(true);
                 Ok(())
             }
             _ => Ok(()),
@@ -388,6 +414,7 @@ impl Session {
                 .clone()
                 .unwrap_or_else(|| "UTC".to_owned()),
             "search_path" => inner.settings.path.join(", "),
+            "default_null_order" => null_order::shown(inner),
             "default_transaction_read_only" => on_off(inner.settings.read_only),
             "transaction_read_only" => on_off(
                 inner
@@ -396,6 +423,7 @@ impl Session {
                     .map_or(inner.settings.read_only, |open| open.read_only),
             ),
             "application_name" => inner.settings.application.clone(),
+            "compiled_statements" => on_off(inner.programs.is_enabled()),
             "client_encoding" => "UTF8".to_owned(),
             "standard_conforming_strings" => "on".to_owned(),
             "transaction_isolation" => "repeatable read".to_owned(),
@@ -433,11 +461,41 @@ impl Session {
             ["time", "zone"] => self.show(inner, &["timezone"], call, source),
             _ => {
                 let written = words.join("_");
-                let name = known(&written)?;
+                let name = match (known(&written), words) {
+                    (Ok(name), _) => name,
+                    (Err(error), [relation]) => {
+                        return self.shown_relation(inner, relation, error, call, source);
+                    }
+                    (Err(error), _) => return Err(error),
+                };
                 let value = self.value(inner, name);
                 table(&[(name, strings([value.as_str()]))])
             }
         }
+    }
+}
+
+impl Session {
+    /// `SHOW t`: the columns of a relation, where there is no setting of that name.
+    fn shown_relation(
+        &self,
+        inner: &mut Inner,
+        name: &str,
+        unknown: Error,
+        call: &Call,
+        source: &Source,
+    ) -> Result<Outcome> {
+        let relation = ast::ObjectName::from(ast::Ident::with_quote('"', name));
+        self.run_in_transaction(
+            inner,
+            call,
+            async |work| statement::describe_relation(work.context, &relation).await,
+            source,
+        )
+        .map_err(|error| match error.state {
+            SqlState::UndefinedTable => unknown,
+            _ => error,
+        })
     }
 }
 

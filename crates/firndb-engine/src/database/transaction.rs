@@ -13,6 +13,7 @@ use super::connection::Shared;
 use crate::catalog::{CatalogChanges, CatalogMark, SchemaEntry};
 use crate::error::{Error, Result, SqlState};
 use crate::session::rows::{Rows, SharedRows};
+use crate::statement::Deferred;
 
 /// A transaction: storage's, the catalog as it sees it, and its savepoints.
 #[derive(Debug)]
@@ -25,6 +26,8 @@ pub(super) struct OpenTransaction {
     failed: Arc<AtomicBool>,
     savepoints: Vec<NamedSavepoint>,
     results: Vec<Weak<SharedRows>>,
+    /// What is checked before the commit.
+    pub(super) deferred: Arc<Deferred>,
 }
 
 impl std::fmt::Debug for SharedRows {
@@ -88,6 +91,7 @@ impl OpenTransaction {
             failed: Arc::default(),
             savepoints: Vec::new(),
             results: Vec::new(),
+            deferred: Arc::default(),
         }
     }
 
@@ -170,8 +174,12 @@ impl OpenTransaction {
     pub(super) fn commit(mut self, shared: &Shared) -> Result<Arc<SchemaEntry>> {
         self.materialize_results();
         let OpenTransaction {
-            storage, changes, ..
+            storage,
+            changes,
+            deferred,
+            ..
         } = self;
+        deferred.check(changes.state(), &storage)?;
         let storage = owned(storage)?;
         shared.catalog.commit(&changes, || Ok(storage.commit()?))
     }

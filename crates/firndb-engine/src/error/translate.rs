@@ -8,6 +8,7 @@ use datafusion::common::{Column, DataFusionError, SchemaError};
 use datafusion::parquet::errors::ParquetError;
 use datafusion::sql::sqlparser::parser::ParserError;
 
+use super::wording::{self, in_sql};
 use super::{Error, SqlState, nearest};
 
 /// Translates an error of DataFusion.
@@ -65,6 +66,10 @@ pub(super) fn arrow(error: &ArrowError) -> Error {
             }
         }
         ArrowError::DivideByZero => Error::new(SqlState::DivisionByZero, "division by zero"),
+        // How text is joined beyond what 32-bit offsets reach.
+        ArrowError::ArithmeticOverflow(message) if message.contains("offset overflow") => {
+            Error::too_much_text()
+        }
         ArrowError::ArithmeticOverflow(message) => Error::new(
             SqlState::NumericValueOutOfRange,
             format!("value out of range: {}", first_line(message)),
@@ -80,10 +85,7 @@ pub(super) fn arrow(error: &ArrowError) -> Error {
             Error::new(SqlState::BadCopyFileFormat, first_line(message))
         }
         ArrowError::IoError(_, inner) => io(inner),
-        ArrowError::OffsetOverflowError(_) => Error::new(
-            SqlState::ProgramLimitExceeded,
-            "a column of one batch exceeds 2 GiB of text",
-        ),
+        ArrowError::OffsetOverflowError(_) => Error::too_much_text(),
         ArrowError::ComputeError(message) | ArrowError::InvalidArgumentError(message) => {
             computation(message)
         }
@@ -123,6 +125,7 @@ fn external(
         let message = inner.to_string();
         match is_pattern(&message) {
             true => pattern(&message),
+            false if message.contains("panicked") => Error::of_panic(&message),
             false => Error::internal(whole.to_string()),
         }
     }
@@ -269,13 +272,22 @@ fn not_implemented(message: &str) -> Error {
             SqlState::UndefinedObject,
             format!("type \"{}\" does not exist", name.to_lowercase()),
         ),
-        None => Error::unsupported(format!("not supported: {line}")),
+        None => wording::known(&line).unwrap_or_else(|| {
+            let what = wording::without_tree(&line);
+            Error::unsupported(format!("not supported: {what}"))
+        }),
     }
 }
 
 /// What the planner says in words.
 fn plan(message: &str) -> Error {
     let line = first_line(message);
+    if line.contains("offset overflow") {
+        return Error::too_much_text();
+    }
+    if let Some(error) = wording::known(&line) {
+        return error;
+    }
     if line.contains("must appear in the GROUP BY") {
         let name = between(&line, "column \"", "\"").unwrap_or_default();
         return Error::new(
@@ -346,7 +358,7 @@ fn plan(message: &str) -> Error {
     } else {
         SqlState::SyntaxErrorOrAccessRuleViolation
     };
-    Error::new(state, line)
+    Error::new(state, in_sql(&line))
 }
 
 /// The call of a function that there is, but not for these arguments.
@@ -357,38 +369,9 @@ fn uncallable(line: &str) -> Option<String> {
     if let Some(call) = between(line, "argument types '", "'.") {
         return Some(in_sql(&call));
     }
-    let name = between(line, "Function '", "' failed to match any signature")?;
+    let (before, _) = line.split_once("' failed to match any signature")?;
+    let (_, name) = before.rsplit_once("Function '")?;
     Some(format!("{name} with these arguments"))
-}
-
-/// A call's text with the types' names in SQL.
-fn in_sql(call: &str) -> String {
-    const NAMES: [(&str, &str); 21] = [
-        ("LargeUtf8", "text"),
-        ("Utf8View", "text"),
-        ("Utf8", "text"),
-        ("UInt64", "ubigint"),
-        ("UInt32", "uinteger"),
-        ("UInt16", "usmallint"),
-        ("UInt8", "utinyint"),
-        ("Int64", "bigint"),
-        ("Int32", "integer"),
-        ("Int16", "smallint"),
-        ("Int8", "tinyint"),
-        ("Float64", "double precision"),
-        ("Float32", "real"),
-        ("Boolean", "boolean"),
-        ("BinaryView", "bytea"),
-        ("Date32", "date"),
-        ("Decimal128", "numeric"),
-        ("Timestamp(µs)", "timestamp"),
-        ("Time64(µs)", "time"),
-        ("Interval(MonthDayNano)", "interval"),
-        ("Null", "unknown"),
-    ];
-    NAMES.iter().fold(call.to_owned(), |text, (arrow, sql)| {
-        text.replace(arrow, sql)
-    })
 }
 
 /// What an operator or a function says in words.
@@ -397,6 +380,9 @@ fn execution(message: &str) -> Error {
         return pattern(message);
     }
     let line = first_line(message);
+    if let Some(error) = wording::known(&line) {
+        return error;
+    }
     let lower = line.to_lowercase();
     let state = if lower.contains("divide by zero") || lower.contains("division by zero") {
         return Error::new(SqlState::DivisionByZero, "division by zero");
@@ -437,6 +423,9 @@ fn computation(message: &str) -> Error {
         return pattern(message);
     }
     let line = first_line(message);
+    if let Some(error) = wording::known(&line) {
+        return error;
+    }
     let lower = line.to_lowercase();
     let state = if lower.contains("overflow") || lower.contains("is too large") {
         SqlState::NumericValueOutOfRange

@@ -12,6 +12,8 @@ mod guards;
 mod inherited;
 mod intervals;
 mod literals;
+mod nested;
+mod offsets;
 mod operators;
 mod orders;
 mod planner;
@@ -26,6 +28,7 @@ use datafusion::optimizer::Analyzer;
 pub use assign::assign;
 pub(crate) use assign::assign_in;
 pub(crate) use cast::session_zone;
+pub(crate) use convert::POWERS;
 pub use literals::type_literals;
 pub(crate) use semantics::{expression, settled};
 pub use show::show;
@@ -54,6 +57,14 @@ pub fn configure(mut builder: SessionStateBuilder) -> SessionStateBuilder {
         .scalar_functions()
         .get_or_insert_with(Vec::new)
         .extend(functions::scalar_functions());
+    builder
+        .higher_order_functions()
+        .get_or_insert_with(Vec::new)
+        .extend(functions::lambdas::functions());
+    builder
+        .window_functions()
+        .get_or_insert_with(Vec::new)
+        .extend(offsets::functions());
     let analyzer = builder.analyzer().get_or_insert_with(Analyzer::new);
     analyzer
         .rules

@@ -14,10 +14,12 @@ use datafusion::functions_aggregate::first_last::first_value_udaf;
 use datafusion::logical_expr::expr::{AggregateFunction, WindowFunction};
 use datafusion::logical_expr::{
     BinaryExpr, ColumnarValue, Expr, ExprSchemable, Operator, ScalarFunctionArgs, ScalarUDF,
-    ScalarUDFImpl, Signature, SortExpr, Volatility,
+    ScalarUDFImpl, Signature, SortExpr, Volatility, WindowFunctionDefinition,
 };
 
+use super::aggregate;
 use super::intervals;
+use super::nested::is_ordered;
 use crate::types::Refinement;
 use crate::{Error, SqlState};
 
@@ -77,7 +79,8 @@ pub(super) fn extreme(function: &AggregateFunction, schema: &DFSchema) -> Result
         Some(filter) => filter.and(known),
         None => known,
     }));
-    params.order_by = vec![SortExpr::new(key, ascending, false)];
+    // NULL within a nested value is greater than every other, whichever end is wanted.
+    params.order_by = vec![SortExpr::new(key, ascending, !ascending)];
     Ok(Some(Expr::AggregateFunction(AggregateFunction {
         func: first_value_udaf(),
         params,
@@ -89,7 +92,8 @@ fn extreme_key(value: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
         return Ok(Some(key));
     }
     let (_, field) = value.to_field(schema)?;
-    Ok((Refinement::of(&field) == Refinement::Uuid).then(|| value.clone()))
+    let sorted = Refinement::of(&field) == Refinement::Uuid || is_ordered(field.data_type());
+    Ok(sorted.then(|| value.clone()))
 }
 
 /// An aggregate's ORDER BY by order keys. One with DISTINCT is sorted by what it yields.
@@ -113,22 +117,29 @@ pub(super) fn within(
     Ok(changed.then_some(sorted))
 }
 
-/// Refuses MIN and MAX over windows of what DataFusion would compare in another order.
-pub(super) fn check_window(function: &WindowFunction, schema: &DFSchema) -> Result<()> {
-    if matches!(function.fun.name(), "min" | "max")
-        && let [value] = function.params.args.as_slice()
-        && extreme_key(value, schema)?.is_some()
-    {
-        return Err(Error::unsupported(format!(
-            "{} of this type as a window function is not supported",
-            function.fun.name()
-        ))
-        .into());
-    }
-    Ok(())
+/// MIN, MAX, ARG_MIN and ARG_MAX over windows of what DataFusion would compare in another order: by an order key.
+pub(super) fn over_window(
+    function: &WindowFunction,
+    schema: &DFSchema,
+) -> Result<Option<WindowFunction>> {
+    let (name, value, key) = match (function.fun.name(), function.params.args.as_slice()) {
+        ("min", [value]) => ("arg_min", value, extreme_key(value, schema)?),
+        ("max", [value]) => ("arg_max", value, extreme_key(value, schema)?),
+        ("arg_min", [value, key]) => ("arg_min", value, order_key(key, schema)?),
+        ("arg_max", [value, key]) => ("arg_max", value, order_key(key, schema)?),
+        _ => return Ok(None),
+    };
+    let (Some(key), Some(at_extreme)) = (key, aggregate::at_extreme(name)) else {
+        return Ok(None);
+    };
+    let mut ordered = function.clone();
+    ordered.params.args = vec![value.clone(), key];
+    ordered.params.distinct = false;
+    ordered.fun = WindowFunctionDefinition::AggregateUDF(at_extreme);
+    Ok(Some(ordered))
 }
 
-fn labels(field: &Field) -> Option<Vec<String>> {
+pub(super) fn labels(field: &Field) -> Option<Vec<String>> {
     match Refinement::of(field) {
         Refinement::Enum(labels) => Some(labels),
         _ => None,
@@ -159,7 +170,7 @@ impl Hash for Place {
     }
 }
 
-fn place_of(expr: Expr, labels: Vec<String>) -> Expr {
+pub(super) fn place_of(expr: Expr, labels: Vec<String>) -> Expr {
     let places = labels.iter().cloned().zip(1..).collect();
     let function = Place {
         labels,

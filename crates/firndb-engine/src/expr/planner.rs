@@ -146,6 +146,17 @@ fn concatenation(
         data_type.is_string() || data_type.is_binary() || data_type.is_nested()
     };
     let placeholder = |expr: &Expr| matches!(expr, Expr::Placeholder(_));
+    let text = |expr: Expr| -> Result<Expr> {
+        let (_, field) = expr.to_field(schema)?;
+        let to = Arc::new(Field::new("", DataType::Utf8View, true));
+        Ok(Cast::call(expr, &field, &to, Rule::Explicit)?)
+    };
+    // DataFusion joins no UUID to a text.
+    for side in [&mut raw.left, &mut raw.right] {
+        if matches!(side.get_type(schema)?, DataType::FixedSizeBinary(_)) {
+            *side = text(std::mem::take(side))?;
+        }
+    }
     if placeholder(&raw.left)
         || placeholder(&raw.right)
         || joins(&raw.left.get_type(schema)?)
@@ -153,11 +164,6 @@ fn concatenation(
     {
         return Ok(PlannerResult::Original(raw));
     }
-    let text = |expr: Expr| -> Result<Expr> {
-        let (_, field) = expr.to_field(schema)?;
-        let to = Arc::new(Field::new("", DataType::Utf8View, true));
-        Ok(Cast::call(expr, &field, &to, Rule::Explicit)?)
-    };
     raw.left = text(raw.left)?;
     raw.right = text(raw.right)?;
     Ok(PlannerResult::Original(raw))

@@ -30,8 +30,10 @@ use super::floats;
 use super::functions::{self, Expansion};
 use super::guards;
 use super::intervals;
+use super::nested;
 use super::operators::{aligned, arithmetic, comparison, negation};
 use super::orders;
+use crate::parse::DATE_PART;
 
 /// Before DataFusion's coercion.
 #[derive(Debug)]
@@ -165,8 +167,8 @@ fn checked(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             extreme => extreme,
         },
         Expr::WindowFunction(ref function) => {
-            orders::check_window(function, schema)?;
-            None
+            let ordered = orders::over_window(function, schema)?;
+            ordered.map(|function| Expr::WindowFunction(Box::new(function)))
         }
         Expr::Between(ref between) => Some(bounded(between, schema)?),
         Expr::InList(list) => return listed(list, schema).map(Transformed::yes),
@@ -221,7 +223,7 @@ fn checked(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
 /// Parts of an instant, its text and the start of its day or month are those that clocks show in the session's zone.
 fn in_session_zone(function: &ScalarFunction, schema: &DFSchema) -> Result<Option<Expr>> {
     let name = function.func.name();
-    if !matches!(name, "date_part" | "date_trunc" | "to_char") {
+    if !matches!(name, "date_part" | DATE_PART | "date_trunc" | "to_char") {
         return Ok(None);
     }
     let of_instant = |arg: &Expr| match arg {
@@ -324,6 +326,9 @@ fn compared(binary: &BinaryExpr, schema: &DFSchema) -> Result<Option<Expr>> {
     }
     if let Some(enums) = orders::comparison(binary, schema)? {
         return Ok(Some(enums));
+    }
+    if let Some(nested) = nested::comparison(binary, schema)? {
+        return Ok(Some(nested));
     }
     Ok(floats::comparison(binary, schema)?.or(typed))
 }

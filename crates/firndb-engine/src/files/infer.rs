@@ -1,7 +1,8 @@
 //! The columns of a file, found out from its beginning (CSV, JSON) or its metadata (Parquet, Arrow).
 //!
-//! A CSV column has the first of these types that all sampled values are: BOOLEAN, BIGINT, DOUBLE, DATE, TIMESTAMP, TIMESTAMP WITH TIME ZONE,
-//! TIME, VARCHAR. The first record is a header when it is all text and either some column below has another type, or every column is text.
+//! A CSV column has the first of these types that all sampled values are: BOOLEAN, BIGINT, DECIMAL(38,0), DOUBLE, DATE, TIMESTAMP,
+//! TIMESTAMP WITH TIME ZONE, TIME, VARCHAR; numbers with leading zeros are text. The first record is a header when it is all text and either
+//! some column below has another type, or every column is text and has a name of its own.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -19,7 +20,7 @@ use super::chunks::{Chunk, Chunks};
 use super::csv::{Dialect, Records};
 use super::options::{CsvOptions, FileOptions, Format};
 use super::paths::{file_error, open};
-use super::reader::{JsonLines, passed_lines};
+use super::reader::{JsonLines, missing_column, passed_lines};
 use crate::scan::frame::compute_schema;
 use crate::{Error, Result, SqlState};
 
@@ -177,6 +178,50 @@ pub fn csv(path: &Path, options: &FileOptions) -> Result<CsvShape> {
     })
 }
 
+/// The place of each of `schema`'s columns in another file with a header; `None` where it is the same.
+pub fn csv_order(
+    path: &Path,
+    options: &FileOptions,
+    dialect: Dialect,
+    schema: &SchemaRef,
+) -> Result<Option<Arc<[usize]>>> {
+    let chunk = first_chunk(path, options)?;
+    let mut records = sample(path, dialect, &chunk)?;
+    if records.is_empty() {
+        return Ok(None);
+    }
+    let width = records.width(0);
+    let names = names(&mut records, width, true, options);
+    let order: Arc<[usize]> = schema
+        .fields()
+        .iter()
+        .map(|field| {
+            let wanted = field.name();
+            names
+                .iter()
+                .position(|name| name == wanted)
+                .or_else(|| names.iter().position(|n| n.eq_ignore_ascii_case(wanted)))
+                .ok_or_else(|| missing_column(path, wanted))
+        })
+        .collect::<Result<_>>()?;
+    if width > order.len() {
+        let extra = (0..width).find(|place| !order.contains(place));
+        let name = extra.map_or("", |place| names[place].as_str());
+        return Err(Error::new(
+            SqlState::BadCopyFileFormat,
+            format!(
+                "file \"{}\" has a column \"{name}\" that the first file has not",
+                path.display()
+            ),
+        ));
+    }
+    let same = order
+        .iter()
+        .enumerate()
+        .all(|(column, &place)| column == place);
+    Ok((!same).then_some(order))
+}
+
 /// The delimiter, where the options don't give it, and what follows from it.
 pub fn dialect(path: &Path, options: &CsvOptions, chunk: &Chunk) -> Dialect {
     if let Some(delimiter) = options.delimiter {
@@ -283,13 +328,35 @@ fn is_header(records: &Records, first: &[Kinds], rest: &[Kinds]) -> bool {
     if records.is_empty() {
         return false;
     }
+    let blank = |column: usize| {
+        records
+            .field(0, column)
+            .is_none_or(|(text, _)| text.trim().is_empty())
+    };
+    let columns = 0..first.len();
+    if columns.clone().all(blank) {
+        return false;
+    }
+    let is_name = |column: usize| {
+        let code = records
+            .field(0, column)
+            .is_some_and(|(text, _)| is_code(text.trim().as_bytes()));
+        first[column].is_text() && !code
+    };
+    let all_text = columns.clone().all(|c| blank(c) || is_name(c));
+    // Names are rarely missing or doubled: then something below must tell that these are names.
     let mut seen = HashSet::new();
-    let all_text = (0..first.len()).all(|column| {
-        let text = records.field(0, column).map(|(text, _)| text);
-        first[column].is_text()
-            && text.is_some_and(|t| !t.trim().is_empty() && seen.insert(t.to_lowercase()))
+    let distinct = columns.clone().all(|column| {
+        !blank(column)
+            && records
+                .field(0, column)
+                .is_some_and(|(text, _)| seen.insert(text.to_lowercase()))
     });
-    all_text && (records.len() > 1 || rest.iter().all(|k| k.is_unknown()))
+    let typed_below = columns
+        .clone()
+        .any(|c| !blank(c) && !rest[c].is_text() && !rest[c].is_unknown());
+    all_text
+        && (distinct && (records.len() > 1 || rest.iter().all(|k| k.is_unknown())) || typed_below)
 }
 
 /// The types that all values so far can have, as a set of bits.
@@ -304,8 +371,10 @@ impl Kinds {
     const TIMESTAMP: u8 = 16;
     const ZONED: u8 = 32;
     const TIME: u8 = 64;
+    /// Integers, some beyond BIGINT.
+    const DECIMAL: u8 = 128;
     /// No value seen.
-    const ANY: Kinds = Kinds(127);
+    const ANY: Kinds = Kinds(255);
 
     fn and(self, other: Kinds) -> Kinds {
         Kinds(self.0 & other.0)
@@ -324,8 +393,16 @@ impl Kinds {
         if text.eq_ignore_ascii_case("true") || text.eq_ignore_ascii_case("false") {
             return Kinds(Kinds::BOOLEAN);
         }
+        // `007` is a code: as a number it would lose its zeros.
+        let digits = text.trim_start_matches(['+', '-']).as_bytes();
+        if is_code(digits) {
+            return Kinds(0);
+        }
         if text.parse::<i64>().is_ok() {
-            return Kinds(Kinds::INTEGER | Kinds::DOUBLE);
+            return Kinds(Kinds::INTEGER | Kinds::DECIMAL | Kinds::DOUBLE);
+        }
+        if digits.len() <= 38 && digits.iter().all(u8::is_ascii_digit) && !digits.is_empty() {
+            return Kinds(Kinds::DECIMAL | Kinds::DOUBLE);
         }
         let numeric = |b: u8| b.is_ascii_digit() || matches!(b, b'.' | b'e' | b'E' | b'+' | b'-');
         if text.bytes().all(numeric) && text.parse::<f64>().is_ok_and(f64::is_finite) {
@@ -361,6 +438,7 @@ impl Kinds {
             k if k.is_unknown() || k.is_text() => DataType::Utf8View,
             _ if has(Kinds::BOOLEAN) => DataType::Boolean,
             _ if has(Kinds::INTEGER) => DataType::Int64,
+            _ if has(Kinds::DECIMAL) => DataType::Decimal128(38, 0),
             _ if has(Kinds::DOUBLE) => DataType::Float64,
             _ if has(Kinds::DATE) => DataType::Date32,
             _ if has(Kinds::TIMESTAMP) => DataType::Timestamp(TimeUnit::Microsecond, None),
@@ -370,6 +448,12 @@ impl Kinds {
             _ => DataType::Time64(TimeUnit::Microsecond),
         }
     }
+}
+
+/// A number with leading zeros.
+fn is_code(digits: &[u8]) -> bool {
+    matches!(digits, [b'0', next, ..] if next.is_ascii_digit())
+        && digits.iter().all(|b| b.is_ascii_digit() || *b == b'.')
 }
 
 fn is_time(text: &str) -> bool {

@@ -4,13 +4,14 @@
 //!   blocking task: read, decompress, cut ──▶ channel of 2 ──▶ blocking tasks: parse (several at a time) ──▶ batches in file order
 //! ```
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::ipc::reader::{FileReader, StreamReader};
 use arrow::json::ReaderBuilder;
@@ -38,6 +39,8 @@ pub struct Reading {
     pub schema: SchemaRef,
     /// CSV: its dialect, and whether a header is passed over.
     pub csv: Option<(Dialect, bool)>,
+    /// CSV files whose headers name the columns in another order: the place of each column in the file.
+    pub orders: HashMap<PathBuf, Arc<[usize]>>,
     /// Pieces parsed at a time.
     pub parallelism: usize,
 }
@@ -50,8 +53,13 @@ pub fn batches(
 ) -> BoxStream<'static, Result<RecordBatch>> {
     let whole = match (reading.options.format, reading.csv) {
         (Format::Csv, Some((dialect, header))) => {
+            let (schema, projection) = match reading.orders.get(&path) {
+                Some(order) => reordered(&reading.schema, order, &projection),
+                None => (Arc::clone(&reading.schema), projection),
+            };
             let parse = Parser {
                 reading,
+                schema,
                 projection,
                 path: path.clone(),
                 header,
@@ -60,6 +68,7 @@ pub fn batches(
         }
         (Format::Json, _) => {
             let parse = Parser {
+                schema: Arc::clone(&reading.schema),
                 reading,
                 projection,
                 path: path.clone(),
@@ -73,6 +82,20 @@ pub fn batches(
         .map_ok(|batch| stream::iter(split(batch).into_iter().map(Ok)))
         .try_flatten()
         .boxed()
+}
+
+/// A file's own columns, and the projection of them, where `order` tells the place of each column in the file.
+fn reordered(
+    schema: &SchemaRef,
+    order: &[usize],
+    projection: &[usize],
+) -> (SchemaRef, Arc<[usize]>) {
+    let mut fields: Vec<FieldRef> = schema.fields().to_vec();
+    for (column, &place) in order.iter().enumerate() {
+        fields[place] = Arc::clone(&schema.fields()[column]);
+    }
+    let projection = projection.iter().map(|&column| order[column]).collect();
+    (Arc::new(Schema::new(fields)), projection)
 }
 
 fn split(batch: RecordBatch) -> Vec<RecordBatch> {
@@ -90,6 +113,8 @@ fn split(batch: RecordBatch) -> Vec<RecordBatch> {
 #[derive(Clone)]
 struct Parser {
     reading: Arc<Reading>,
+    /// The columns in the order of the file.
+    schema: SchemaRef,
     projection: Arc<[usize]>,
     path: PathBuf,
     header: bool,
@@ -100,7 +125,7 @@ impl Parser {
         let Some((dialect, _)) = self.reading.csv else {
             return Err(Error::internal("a CSV file without a dialect"));
         };
-        let schema = &self.reading.schema;
+        let schema = &self.schema;
         let columns = schema.fields().len();
         let mut records = Records::parse(chunk, dialect, columns, &self.path)?;
         if first && self.header {
@@ -111,7 +136,7 @@ impl Parser {
     }
 
     fn json(&self, chunk: &Chunk, _first: bool) -> Result<RecordBatch> {
-        let schema = Arc::new(self.reading.schema.project(&self.projection)?);
+        let schema = Arc::new(self.schema.project(&self.projection)?);
         let place = |error: ArrowError| {
             malformed(&self.path, "JSON", &error).with_detail(format!(
                 "In the lines from {} on of file \"{}\".",
@@ -225,6 +250,9 @@ pub fn passed_lines(
     Ok(reader)
 }
 
+/// What some editors begin a UTF-8 file with.
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+
 /// A JSON file as lines of objects, whether it has them one a line or in one array.
 pub struct JsonLines {
     lines: Box<dyn Read + Send>,
@@ -243,12 +271,15 @@ impl JsonLines {
                 .take(4096)
                 .read_to_end(&mut start)
                 .map_err(|e| file_error(path, "read", &e))?;
-            let text = start.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&start);
+            let text = start.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&start);
             let first = text.iter().find(|b| !b.is_ascii_whitespace());
             array = first.map(|b| *b == b'[');
             if start.len() == before {
                 break;
             }
+        }
+        if start.starts_with(BYTE_ORDER_MARK) {
+            start.drain(..BYTE_ORDER_MARK.len());
         }
         let whole = std::io::Cursor::new(start).chain(reader);
         let lines: Box<dyn Read + Send> = if array == Some(true) {

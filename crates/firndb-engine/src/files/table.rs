@@ -1,5 +1,6 @@
 //! Files as a DataFusion source.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -38,7 +39,7 @@ use super::reader::{Reading, batches, missing_column};
 use crate::scan::frame::compute_schema;
 use crate::{Error, Result};
 
-/// Files of one format with the columns of the first.
+/// Files of one format with the columns of the first. The columns of the others go by their names, wherever a file has names for them.
 #[derive(Debug)]
 pub struct FileTable {
     files: Arc<[PathBuf]>,
@@ -66,7 +67,18 @@ impl FileTable {
                 }
             }
         }
-        Ok(FileTable::with_schema(files, options, schema, csv))
+        let mut orders = HashMap::new();
+        if let Some((dialect, true)) = csv
+            && options.columns.is_none()
+            && options.names.is_none()
+        {
+            for file in &files[1..] {
+                if let Some(order) = infer::csv_order(file, &options, dialect, &schema)? {
+                    orders.insert(file.clone(), order);
+                }
+            }
+        }
+        Ok(FileTable::reading(files, options, schema, csv, orders))
     }
 
     /// Files with known columns: for CSV, the fields that values are assigned to.
@@ -76,6 +88,16 @@ impl FileTable {
         schema: SchemaRef,
         csv: Option<(super::csv::Dialect, bool)>,
     ) -> Self {
+        FileTable::reading(files, options, schema, csv, HashMap::new())
+    }
+
+    fn reading(
+        files: Vec<PathBuf>,
+        options: FileOptions,
+        schema: SchemaRef,
+        csv: Option<(super::csv::Dialect, bool)>,
+        orders: HashMap<PathBuf, Arc<[usize]>>,
+    ) -> Self {
         let parallelism = std::thread::available_parallelism().map_or(2, usize::from);
         FileTable {
             files: files.into(),
@@ -84,6 +106,7 @@ impl FileTable {
                 options,
                 schema,
                 csv,
+                orders,
                 parallelism,
             }),
         }

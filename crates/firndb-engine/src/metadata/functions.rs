@@ -1,22 +1,29 @@
-//! Table functions about the database: `firndb_tables()`, `firndb_columns()`, `firndb_constraints()`, `firndb_schemas()`, `firndb_views()`.
+//! Table functions about the database: `firndb_tables()`, `firndb_columns()`, `firndb_constraints()`, `firndb_indexes()`, `firndb_schemas()`, `firndb_views()`,
+//! also under DuckDB's names (`duckdb_tables()` …), `pragma_table_info('t')`, and SQLite's `sqlite_master`.
 
 use firndb_storage::{BlockState, MemoryUse};
 
 use super::rows::{Cell, Kind, Rows};
 use super::standard::{all_relations, constraint_kind, key_columns};
 use super::{DATABASE, SYSTEM_SCHEMAS};
-use crate::catalog::{CatalogState, Constraint, Relation, TableEntry};
+use crate::catalog::{
+    CatalogState, Constraint, ForeignKey, MAIN_SCHEMA, ReferenceAction, Relation, TEMPORARY_SCHEMA,
+    TableEntry, quoted,
+};
 use crate::types::sql_name;
 
 use Kind::{BigInteger, Integer, Text, Truth};
 
 pub(super) fn relation(catalog: &CatalogState, name: &str) -> Option<Rows> {
     Some(match name {
-        "firndb_tables" => tables(catalog),
-        "firndb_columns" => columns(catalog),
-        "firndb_constraints" => constraints(catalog),
-        "firndb_schemas" => schemas(catalog),
-        "firndb_views" => views(catalog),
+        "firndb_tables" | "duckdb_tables" => tables(catalog),
+        "firndb_columns" | "duckdb_columns" => columns(catalog),
+        "firndb_constraints" | "duckdb_constraints" => constraints(catalog),
+        "firndb_indexes" | "duckdb_indexes" => indexes(catalog),
+        "firndb_schemas" | "duckdb_schemas" => schemas(catalog),
+        "firndb_views" | "duckdb_views" => views(catalog),
+        "pragma_show_tables" => names(catalog),
+        "sqlite_master" | "sqlite_schema" => master(catalog),
         _ => return None,
     })
 }
@@ -33,11 +40,14 @@ fn tables(catalog: &CatalogState) -> Rows {
         ("column_count", BigInteger),
         ("unique_count", BigInteger),
         ("check_constraint_count", BigInteger),
+        ("index_count", BigInteger),
         ("blocks_frozen", BigInteger),
         ("columns_thawed", BigInteger),
         ("blocks_copied", BigInteger),
         ("blocks_shared", BigInteger),
         ("rows_moved", BigInteger),
+        ("internal", Truth),
+        ("sql", Text),
     ]);
     for table in catalog.tables() {
         let count = |wanted: fn(&Constraint) -> bool| {
@@ -57,11 +67,14 @@ fn tables(catalog: &CatalogState) -> Rows {
             table.columns.len().into(),
             (primary + count(|c| matches!(c, Constraint::Unique { .. }))).into(),
             count(|c| matches!(c, Constraint::Check { .. })).into(),
+            table.indexes.len().into(),
             number(counts.frozen),
             number(counts.thawed),
             number(counts.copied),
             number(counts.shared),
             number(counts.moved),
+            false.into(),
+            definition(&table).into(),
         ]);
     }
     rows
@@ -131,6 +144,7 @@ fn columns(catalog: &CatalogState) -> Rows {
         ("column_default", Text),
         ("is_nullable", Truth),
         ("data_type", Text),
+        ("internal", Truth),
     ]);
     for table in catalog.tables() {
         for (position, column) in table.columns.iter().enumerate() {
@@ -144,8 +158,95 @@ fn columns(catalog: &CatalogState) -> Rows {
                 column.default.as_ref().map(ToString::to_string).into(),
                 column.field.is_nullable().into(),
                 sql_name(&column.field).into(),
+                false.into(),
             ]);
         }
+    }
+    rows
+}
+
+/// The columns of a table as SQLite's and DuckDB's `table_info` has them.
+pub(super) fn table_info(table: &TableEntry) -> Rows {
+    let mut rows = Rows::new(&[
+        ("cid", Integer),
+        ("name", Text),
+        ("type", Text),
+        ("notnull", Truth),
+        ("dflt_value", Text),
+        ("pk", Truth),
+    ]);
+    let primary = table
+        .constraints
+        .iter()
+        .find(|constraint| matches!(constraint, Constraint::PrimaryKey { .. }))
+        .map_or(&[][..], key_columns);
+    for (position, column) in table.columns.iter().enumerate() {
+        rows.push([
+            position.into(),
+            column.field.name().as_str().into(),
+            sql_name(&column.field).into(),
+            (!column.field.is_nullable()).into(),
+            column.default.as_ref().map(ToString::to_string).into(),
+            primary.contains(&position).into(),
+        ]);
+    }
+    rows
+}
+
+/// A table as CREATE TABLE makes it.
+fn definition(table: &TableEntry) -> String {
+    let columns = table.columns.iter().map(|column| {
+        let mut text = format!("{} {}", column.field.name(), sql_name(&column.field));
+        if let Some(default) = &column.default {
+            text.push_str(&format!(" DEFAULT {default}"));
+        }
+        if !column.field.is_nullable() {
+            text.push_str(" NOT NULL");
+        }
+        text
+    });
+    let constraints = table
+        .constraints
+        .iter()
+        .map(|constraint| constraint_text(table, constraint));
+    let parts: Vec<String> = columns.chain(constraints).collect();
+    format!("CREATE TABLE {}({});", table.name, parts.join(", "))
+}
+
+/// The names of tables and views.
+fn names(catalog: &CatalogState) -> Rows {
+    let mut rows = Rows::new(&[("name", Text)]);
+    for relation in all_relations(catalog) {
+        rows.push([relation.name().into()]);
+    }
+    rows
+}
+
+/// SQLite's table of what there is.
+fn master(catalog: &CatalogState) -> Rows {
+    let mut rows = Rows::new(&[
+        ("type", Text),
+        ("name", Text),
+        ("tbl_name", Text),
+        ("rootpage", Integer),
+        ("sql", Text),
+    ]);
+    for relation in all_relations(catalog) {
+        let (kind, sql) = match &relation {
+            Relation::Table(table) => ("table", definition(table)),
+            Relation::View(view) => (
+                "view",
+                format!("CREATE VIEW {} AS {};", view.name, view.query),
+            ),
+        };
+        let name = relation.name();
+        rows.push([
+            kind.into(),
+            name.into(),
+            name.into(),
+            0_i64.into(),
+            sql.into(),
+        ]);
     }
     rows
 }
@@ -181,12 +282,67 @@ pub(super) fn constraint_text(table: &TableEntry, constraint: &Constraint) -> St
     if let Constraint::Check { condition, .. } = constraint {
         return format!("CHECK ({condition})");
     }
-    let columns: Vec<&str> = key_columns(constraint)
+    let columns: Vec<String> = key_columns(constraint)
         .iter()
         .filter_map(|c| table.columns.get(*c))
-        .map(|c| c.field.name().as_str())
+        .map(|c| quoted(c.field.name()))
         .collect();
-    format!("{kind} ({})", columns.join(", "))
+    let text = format!("{kind} ({})", columns.join(", "));
+    match constraint {
+        Constraint::ForeignKey(key) => text + &reference_text(key),
+        _ => text,
+    }
+}
+
+/// What follows the columns of a FOREIGN KEY.
+fn reference_text(key: &ForeignKey) -> String {
+    let columns: Vec<String> = key.referred.iter().map(|name| quoted(name)).collect();
+    let mut text = format!(" REFERENCES {}", quoted(&key.table));
+    if key.schema != MAIN_SCHEMA && key.schema != TEMPORARY_SCHEMA {
+        text = format!(" REFERENCES {}.{}", quoted(&key.schema), quoted(&key.table));
+    }
+    text.push_str(&format!(" ({})", columns.join(", ")));
+    for (event, action) in [("DELETE", key.on_delete), ("UPDATE", key.on_update)] {
+        if action != ReferenceAction::NoAction {
+            text.push_str(&format!(" ON {event} {}", action.sql()));
+        }
+    }
+    if key.deferrable {
+        text.push_str(" DEFERRABLE");
+    }
+    if key.deferred {
+        text.push_str(" INITIALLY DEFERRED");
+    }
+    text
+}
+
+/// What CREATE INDEX made; the indexes of constraints are not shown.
+fn indexes(catalog: &CatalogState) -> Rows {
+    let mut rows = Rows::new(&[
+        ("database_name", Text),
+        ("schema_name", Text),
+        ("index_name", Text),
+        ("table_name", Text),
+        ("is_unique", Truth),
+        ("is_primary", Truth),
+        ("expressions", Text),
+        ("sql", Text),
+    ]);
+    for table in catalog.tables() {
+        for index in &table.indexes {
+            rows.push([
+                DATABASE.into(),
+                table.schema.as_str().into(),
+                index.name.as_str().into(),
+                table.name.as_str().into(),
+                index.unique.into(),
+                false.into(),
+                format!("[{}]", index.part_names(&table).join(", ")).into(),
+                format!("{};", index.definition(&table)).into(),
+            ]);
+        }
+    }
+    rows
 }
 
 fn schemas(catalog: &CatalogState) -> Rows {
@@ -212,6 +368,7 @@ fn views(catalog: &CatalogState) -> Rows {
         ("comment", Text),
         ("temporary", Truth),
         ("sql", Text),
+        ("internal", Truth),
     ]);
     for relation in all_relations(catalog) {
         if let Relation::View(view) = relation {
@@ -222,6 +379,7 @@ fn views(catalog: &CatalogState) -> Rows {
                 view.comment.clone().map_or(Cell::Null, Cell::Text),
                 view.temporary.into(),
                 view.query.to_string().into(),
+                false.into(),
             ]);
         }
     }

@@ -58,6 +58,11 @@ pub fn function(catalog: &CatalogState, name: &str) -> Result<Option<Arc<dyn Tab
         .transpose()
 }
 
+/// `pragma_table_info('t')`: the columns of a table.
+pub fn table_info(table: &TableEntry) -> Result<Arc<dyn TableProvider>> {
+    functions::table_info(table).into_provider()
+}
+
 /// `firndb_blocks('t')`: the blocks of a table.
 pub fn blocks(table: &TableEntry) -> Result<Arc<dyn TableProvider>> {
     functions::blocks(table).into_provider()

@@ -6,12 +6,14 @@ use super::functions::constraint_text;
 use super::rows::{Cell, Kind, Rows};
 use super::standard::{all_relations, constraint_kind, key_columns};
 use super::{DATABASE, SYSTEM_SCHEMAS};
-use crate::catalog::{CatalogState, Constraint, Relation, TableEntry};
+use crate::catalog::{
+    CatalogState, Constraint, IndexEntry, IndexKey, IndexPart, Relation, TableEntry,
+};
 
 use Kind::{BigInteger, Integer, Text, Truth};
 
 /// The relations there are, sorted.
-pub(super) const NAMES: [&str; 12] = [
+pub(super) const NAMES: [&str; 13] = [
     "pg_attrdef",
     "pg_attribute",
     "pg_class",
@@ -20,6 +22,7 @@ pub(super) const NAMES: [&str; 12] = [
     "pg_description",
     "pg_enum",
     "pg_index",
+    "pg_indexes",
     "pg_namespace",
     "pg_tables",
     "pg_type",
@@ -40,6 +43,7 @@ pub(super) fn relation(catalog: &CatalogState, name: &str) -> Option<Rows> {
         "pg_type" => pg_type(catalog),
         "pg_enum" => pg_enum(catalog),
         "pg_index" => pg_index(catalog),
+        "pg_indexes" => pg_indexes(catalog),
         "pg_constraint" => pg_constraint(catalog),
         "pg_tables" => pg_tables(catalog),
         "pg_views" => pg_views(catalog),
@@ -142,8 +146,8 @@ fn pg_class(catalog: &CatalogState) -> Rows {
     for relation in all_relations(catalog) {
         match relation {
             Relation::Table(t) => {
-                let keys: Vec<&Constraint> = t.constraints.iter().filter(|c| is_key(c)).collect();
-                let indexed = !keys.is_empty();
+                let indexes = indexes_of(&t);
+                let indexed = !indexes.is_empty();
                 push(
                     &t.schema,
                     &t.name,
@@ -152,16 +156,9 @@ fn pg_class(catalog: &CatalogState) -> Rows {
                     indexed,
                     t.temporary,
                 );
-                for key in keys {
-                    let (name, _) = constraint_kind(key);
-                    push(
-                        &t.schema,
-                        name,
-                        "i",
-                        key_columns(key).len(),
-                        false,
-                        t.temporary,
-                    );
+                for index in indexes {
+                    let width = index.columns.len();
+                    push(&t.schema, &index.name, "i", width, false, t.temporary);
                 }
             }
             Relation::View(v) => {
@@ -173,7 +170,58 @@ fn pg_class(catalog: &CatalogState) -> Rows {
 }
 
 fn is_key(constraint: &Constraint) -> bool {
-    !matches!(constraint, Constraint::Check { .. })
+    constraint.key().is_some()
+}
+
+/// An index, a constraint's or one that CREATE INDEX made.
+struct ListedIndex {
+    name: String,
+    unique: bool,
+    primary: bool,
+    /// Numbers of the key's columns, from 1; 0 for an expression.
+    columns: Vec<usize>,
+    predicate: Option<String>,
+    definition: String,
+}
+
+/// The indexes of a table: those of constraints first.
+fn indexes_of(table: &TableEntry) -> Vec<ListedIndex> {
+    let of_constraints = table.constraints.iter().filter_map(|constraint| {
+        let key = constraint.key()?;
+        let parts = key.iter().map(|&column| IndexPart {
+            key: IndexKey::Column(column),
+            descending: false,
+            nulls_first: false,
+        });
+        let index = IndexEntry {
+            name: constraint.name().to_owned(),
+            unique: true,
+            parts: parts.collect(),
+            predicate: None,
+        };
+        let primary = matches!(constraint, Constraint::PrimaryKey { .. });
+        Some(listed(table, &index, primary))
+    });
+    let made = table
+        .indexes
+        .iter()
+        .map(|index| listed(table, index, false));
+    of_constraints.chain(made).collect()
+}
+
+fn listed(table: &TableEntry, index: &IndexEntry, primary: bool) -> ListedIndex {
+    let columns = index.parts.iter().map(|part| match part.key {
+        IndexKey::Column(column) => column + 1,
+        IndexKey::Expression(_) => 0,
+    });
+    ListedIndex {
+        name: index.name.clone(),
+        unique: index.unique,
+        primary,
+        columns: columns.collect(),
+        predicate: index.predicate.as_ref().map(ToString::to_string),
+        definition: index.definition(table),
+    }
 }
 
 fn pg_attribute(catalog: &CatalogState) -> Rows {
@@ -204,7 +252,7 @@ fn pg_attribute(catalog: &CatalogState) -> Rows {
                 column.default.is_some().into(),
                 false.into(),
                 "".into(),
-                "".into(),
+                if column.generated.is_some() { "s" } else { "" }.into(),
             ]);
         }
     }
@@ -332,18 +380,42 @@ fn pg_index(catalog: &CatalogState) -> Rows {
         ("indisprimary", Truth),
         ("indisvalid", Truth),
         ("indkey", Text),
+        ("indpred", Text),
     ]);
     for table in catalog.tables() {
-        for key in table.constraints.iter().filter(|c| is_key(c)) {
-            let (name, _) = constraint_kind(key);
+        for index in indexes_of(&table) {
+            let numbers: Vec<String> = index.columns.iter().map(ToString::to_string).collect();
             rows.push([
-                class_oid(&table.schema, name).into(),
+                class_oid(&table.schema, &index.name).into(),
                 class_oid(&table.schema, &table.name).into(),
-                key_columns(key).len().into(),
+                index.columns.len().into(),
+                index.unique.into(),
+                index.primary.into(),
                 true.into(),
-                matches!(key, Constraint::PrimaryKey { .. }).into(),
-                true.into(),
-                numbers(key, " ").into(),
+                numbers.join(" ").into(),
+                index.predicate.into(),
+            ]);
+        }
+    }
+    rows
+}
+
+fn pg_indexes(catalog: &CatalogState) -> Rows {
+    let mut rows = Rows::new(&[
+        ("schemaname", Text),
+        ("tablename", Text),
+        ("indexname", Text),
+        ("tablespace", Text),
+        ("indexdef", Text),
+    ]);
+    for table in catalog.tables() {
+        for index in indexes_of(&table) {
+            rows.push([
+                table.schema.as_str().into(),
+                table.name.as_str().into(),
+                index.name.into(),
+                Cell::Null,
+                index.definition.into(),
             ]);
         }
     }
@@ -377,6 +449,7 @@ fn pg_constraint(catalog: &CatalogState) -> Rows {
                 Constraint::PrimaryKey { .. } => "p",
                 Constraint::Unique { .. } => "u",
                 Constraint::Check { .. } => "c",
+                Constraint::ForeignKey(_) => "f",
             };
             let index = is_key(constraint).then(|| class_oid(&table.schema, name));
             rows.push([
@@ -411,7 +484,7 @@ fn pg_tables(catalog: &CatalogState) -> Rows {
             table.name.as_str().into(),
             DATABASE.into(),
             Cell::Null,
-            table.constraints.iter().any(is_key).into(),
+            (!indexes_of(&table).is_empty()).into(),
             false.into(),
             false.into(),
             false.into(),

@@ -4,7 +4,7 @@ use arrow::datatypes::{DataType, Field};
 
 use super::rows::{Cell, Kind, Rows, decimal};
 use super::{DATABASE, SYSTEM_SCHEMAS};
-use crate::catalog::{CatalogState, Constraint, Relation, TableEntry};
+use crate::catalog::{CatalogState, Column, Constraint, Identity, Relation, TableEntry};
 use crate::types::sql_name;
 
 use Kind::{Integer, Text};
@@ -33,8 +33,8 @@ pub(super) fn relation(catalog: &CatalogState, name: &str) -> Option<Rows> {
         "key_column_usage" => key_column_usage(catalog),
         "constraint_column_usage" => constraint_column_usage(catalog),
         "check_constraints" => check_constraints(catalog),
-        "referential_constraints" => referential_constraints(),
-        "sequences" => sequences(),
+        "referential_constraints" => referential_constraints(catalog),
+        "sequences" => sequences(catalog),
         _ => return None,
     })
 }
@@ -54,6 +54,7 @@ pub(super) fn constraint_kind(constraint: &Constraint) -> (&str, &'static str) {
         Constraint::PrimaryKey { name, .. } => (name, "PRIMARY KEY"),
         Constraint::Unique { name, .. } => (name, "UNIQUE"),
         Constraint::Check { name, .. } => (name, "CHECK"),
+        Constraint::ForeignKey(key) => (&key.name, "FOREIGN KEY"),
     }
 }
 
@@ -61,6 +62,7 @@ pub(super) fn constraint_kind(constraint: &Constraint) -> (&str, &'static str) {
 pub(super) fn key_columns(constraint: &Constraint) -> &[usize] {
     match constraint {
         Constraint::PrimaryKey { columns, .. } | Constraint::Unique { columns, .. } => columns,
+        Constraint::ForeignKey(key) => &key.columns,
         Constraint::Check { .. } => &[],
     }
 }
@@ -140,6 +142,10 @@ fn columns(catalog: &CatalogState) -> Rows {
         ("numeric_scale", Integer),
         ("datetime_precision", Integer),
         ("column_comment", Text),
+        ("is_identity", Text),
+        ("identity_generation", Text),
+        ("is_generated", Text),
+        ("generation_expression", Text),
     ]);
     let mut push = |relation: (&str, &str),
                     position: usize,
@@ -147,7 +153,10 @@ fn columns(catalog: &CatalogState) -> Rows {
                     field: &Field,
                     nullable: bool,
                     default: Cell,
-                    comment: Cell| {
+                    comment: Cell,
+                    column: Option<&Column>| {
+        let identity = column.and_then(|column| column.identity);
+        let generated = column.and_then(|column| column.generated.as_ref());
         let sql_type = sql_name(field);
         let (precision, radix, scale) = numeric_shape(field.data_type());
         rows.push([
@@ -165,6 +174,20 @@ fn columns(catalog: &CatalogState) -> Rows {
             scale.into(),
             datetime_precision(field.data_type()).into(),
             comment,
+            yes_or_no(identity.is_some()),
+            identity
+                .map(|identity| match identity {
+                    Identity::Always => "ALWAYS",
+                    Identity::ByDefault | Identity::AutoIncrement => "BY DEFAULT",
+                })
+                .into(),
+            if generated.is_some() {
+                "ALWAYS"
+            } else {
+                "NEVER"
+            }
+            .into(),
+            generated.map(ToString::to_string).into(),
         ]);
     };
     for relation in all_relations(catalog) {
@@ -179,6 +202,7 @@ fn columns(catalog: &CatalogState) -> Rows {
                         column.field.is_nullable(),
                         column.default.as_ref().map(ToString::to_string).into(),
                         column.comment.clone().into(),
+                        Some(column),
                     );
                 }
             }
@@ -192,6 +216,7 @@ fn columns(catalog: &CatalogState) -> Rows {
                         true,
                         Cell::Null,
                         Cell::Null,
+                        None,
                     );
                 }
             }
@@ -272,7 +297,7 @@ fn table_constraints(catalog: &CatalogState) -> Rows {
         ("initially_deferred", Text),
         ("enforced", Text),
     ]);
-    let mut push = |table: &TableEntry, name: Cell, kind: &str| {
+    let mut push = |table: &TableEntry, name: Cell, kind: &str, when: (bool, bool)| {
         rows.push([
             DATABASE.into(),
             table.schema.as_str().into(),
@@ -281,21 +306,25 @@ fn table_constraints(catalog: &CatalogState) -> Rows {
             table.schema.as_str().into(),
             table.name.as_str().into(),
             kind.into(),
-            yes_or_no(false),
-            yes_or_no(false),
+            yes_or_no(when.0),
+            yes_or_no(when.1),
             yes_or_no(true),
         ]);
     };
     for table in catalog.tables() {
         for constraint in &table.constraints {
             let (name, kind) = constraint_kind(constraint);
-            push(&table, name.into(), kind);
+            let when = match constraint {
+                Constraint::ForeignKey(key) => (key.deferrable, key.deferred),
+                _ => (false, false),
+            };
+            push(&table, name.into(), kind, when);
         }
         for name in not_null_constraints(&table)
             .into_iter()
             .map(|(name, _)| name)
         {
-            push(&table, name.into(), "CHECK");
+            push(&table, name.into(), "CHECK", (false, false));
         }
     }
     rows
@@ -424,8 +453,8 @@ fn check_constraints(catalog: &CatalogState) -> Rows {
     rows
 }
 
-fn referential_constraints() -> Rows {
-    Rows::new(&[
+fn referential_constraints(catalog: &CatalogState) -> Rows {
+    let mut rows = Rows::new(&[
         ("constraint_catalog", Text),
         ("constraint_schema", Text),
         ("constraint_name", Text),
@@ -435,11 +464,36 @@ fn referential_constraints() -> Rows {
         ("match_option", Text),
         ("update_rule", Text),
         ("delete_rule", Text),
-    ])
+    ]);
+    for table in catalog.tables() {
+        for key in table.foreign_keys() {
+            let parent = catalog.exact_table(&key.schema, &key.table);
+            let unique = parent.and_then(|parent| {
+                let columns: Option<Vec<usize>> = key
+                    .referred
+                    .iter()
+                    .map(|name| parent.column(name))
+                    .collect();
+                parent.unique_key_over(&columns?)
+            });
+            rows.push([
+                DATABASE.into(),
+                table.schema.as_str().into(),
+                key.name.as_str().into(),
+                DATABASE.into(),
+                key.schema.as_str().into(),
+                unique.map(|(name, _)| name).into(),
+                "NONE".into(),
+                key.on_update.sql().into(),
+                key.on_delete.sql().into(),
+            ]);
+        }
+    }
+    rows
 }
 
-fn sequences() -> Rows {
-    Rows::new(&[
+fn sequences(catalog: &CatalogState) -> Rows {
+    let mut rows = Rows::new(&[
         ("sequence_catalog", Text),
         ("sequence_schema", Text),
         ("sequence_name", Text),
@@ -449,5 +503,35 @@ fn sequences() -> Rows {
         ("maximum_value", Text),
         ("increment", Text),
         ("cycle_option", Text),
-    ])
+    ]);
+    for schema in catalog.schemas() {
+        let tables = catalog.tables();
+        let of_identity: Vec<&(String, String)> = tables
+            .iter()
+            .flat_map(|table| table.columns.iter())
+            .filter(|column| column.identity.is_some())
+            .filter_map(|column| column.sequence.as_ref())
+            .collect();
+        for sequence in catalog.sequences(&schema) {
+            if of_identity
+                .iter()
+                .any(|(schema, name)| *schema == sequence.schema && *name == sequence.name)
+            {
+                continue;
+            }
+            let options = sequence.options;
+            rows.push([
+                DATABASE.into(),
+                schema.as_str().into(),
+                sequence.name.as_str().into(),
+                "bigint".into(),
+                options.start.to_string().into(),
+                options.least.to_string().into(),
+                options.greatest.to_string().into(),
+                options.increment.to_string().into(),
+                yes_or_no(options.cycle),
+            ]);
+        }
+    }
+    rows
 }

@@ -7,13 +7,21 @@ use datafusion::sql::sqlparser::ast::{
     OrderByExpr, OrderByOptions, Subscript, UnaryOperator, Value,
 };
 
-use super::arrays;
 use super::macros::expanded;
 use super::normalize::call;
+use super::{aggregates, arrays, lambdas};
 use crate::error::{Error, Result, SqlState};
 
 /// `percentile_disc(f) WITHIN GROUP (ORDER BY x DESC)`.
 pub(crate) const QUANTILE_FROM_TOP: &str = "__firndb_quantile_from_top";
+
+/// `date_part` of a part that is no constant.
+pub(crate) const DATE_PART: &str = "__firndb_date_part";
+
+/// LAG by offsets or with defaults that are no constants.
+pub(crate) const LAG: &str = "__firndb_lag";
+/// LEAD of the same.
+pub(crate) const LEAD: &str = "__firndb_lead";
 
 /// Parts of dates that the planner's `date_part` lacks, and the functions that yield them.
 const PARTS: &[(&str, &str)] = &[
@@ -74,6 +82,14 @@ fn replacement(expr: &mut Expr) -> Result<Option<Expr>> {
         Expr::InList { list, negated, .. } if list.is_empty() => {
             Some(Expr::value(Value::Boolean(*negated)))
         }
+        Expr::BinaryOp {
+            left,
+            op: BinaryOperator::PGOverlap,
+            right,
+        } => Some(call(
+            "array_has_any",
+            vec![left.as_ref().clone(), right.as_ref().clone()],
+        )),
         // In two's complement ~x is -1 - x, which no integer makes overflow.
         Expr::UnaryOp {
             op: UnaryOperator::BitwiseNot,
@@ -92,6 +108,10 @@ fn replacement(expr: &mut Expr) -> Result<Option<Expr>> {
                 _ => return Ok(None),
             };
             Some(call(name, vec![expr.as_ref().clone()]))
+        }
+        Expr::Lambda(lambda) => {
+            lambdas::members_of_parameters(lambda);
+            None
         }
         Expr::CompoundFieldAccess { root, access_chain } => {
             qualify(root, access_chain);
@@ -168,7 +188,33 @@ fn of_interval(interval: &mut Interval) -> Option<Expr> {
     })))
 }
 
-fn number(digits: &str) -> Expr {
+/// How many of the values are NULL, or are not.
+fn counted(values: Vec<Expr>, nulls: bool) -> Expr {
+    let one = |value: Expr| {
+        let condition = match nulls {
+            true => Expr::IsNull(Box::new(value)),
+            false => Expr::IsNotNull(Box::new(value)),
+        };
+        Expr::Cast {
+            kind: CastKind::Cast,
+            expr: Box::new(condition),
+            data_type: DataType::BigInt(None),
+            array: false,
+            format: None,
+        }
+    };
+    let sum = values
+        .into_iter()
+        .map(one)
+        .reduce(|sum, next| Expr::BinaryOp {
+            left: Box::new(sum),
+            op: BinaryOperator::Plus,
+            right: Box::new(next),
+        });
+    Expr::Nested(Box::new(sum.unwrap_or_else(|| number("0"))))
+}
+
+pub(super) fn number(digits: &str) -> Expr {
     Expr::value(Value::Number(digits.to_owned(), false))
 }
 
@@ -194,7 +240,7 @@ fn arguments(function: &Function) -> Option<Vec<Expr>> {
     }
 }
 
-fn set_arguments(function: &mut Function, arguments: Vec<Expr>) {
+pub(super) fn set_arguments(function: &mut Function, arguments: Vec<Expr>) {
     if let FunctionArguments::List(list) = &mut function.args {
         list.args = arguments
             .into_iter()
@@ -203,7 +249,7 @@ fn set_arguments(function: &mut Function, arguments: Vec<Expr>) {
     }
 }
 
-fn rename(function: &mut Function, name: &str) {
+pub(super) fn rename(function: &mut Function, name: &str) {
     function.name = ObjectName::from(Ident::new(name));
 }
 
@@ -222,7 +268,13 @@ fn of_function(function: &mut Function) -> Result<Option<Expr>> {
     let Some(given) = arguments(function) else {
         return Ok(None);
     };
+    if let Some(replaced) = aggregates::rewrite(&name, function, &given) {
+        return Ok(Some(replaced));
+    }
     match (name.as_str(), given.as_slice()) {
+        ("num_nulls" | "num_nonnulls", [_, ..]) => {
+            return Ok(Some(counted(given, name == "num_nulls")));
+        }
         ("count_if" | "countif", [condition]) => {
             rename(function, "count");
             if let FunctionArguments::List(list) = &mut function.args {
@@ -239,9 +291,13 @@ fn of_function(function: &mut Function) -> Result<Option<Expr>> {
         ("last", [_]) if function.over.is_some() => rename(function, "last_value"),
         ("arg_min" | "min_by" | "argmin" | "arg_max" | "max_by" | "argmax", [value, by]) => {
             if function.over.is_some() {
-                return Err(Error::unsupported(format!(
-                    "{name} as a window function is not supported"
-                )));
+                let at = if name.contains("min") {
+                    "arg_min"
+                } else {
+                    "arg_max"
+                };
+                rename(function, at);
+                return Ok(None);
             }
             rename(function, "first_value");
             set_arguments(function, vec![value.clone()]);
@@ -296,7 +352,8 @@ fn of_function(function: &mut Function) -> Result<Option<Expr>> {
             let order = function.within_group.remove(0);
             set_arguments(function, vec![order.expr]);
         }
-        ("count", []) if !matches!(function.args, FunctionArguments::None) => {
+        ("count" | "count_star", []) if !matches!(function.args, FunctionArguments::None) => {
+            rename(function, "count");
             if let FunctionArguments::List(list) = &mut function.args {
                 list.args = vec![FunctionArg::Unnamed(FunctionArgExpr::Wildcard)];
             }
@@ -319,10 +376,41 @@ fn of_function(function: &mut Function) -> Result<Option<Expr>> {
             {
                 return Ok(expanded(name, std::slice::from_ref(moment)));
             }
-            if name == "datepart" {
-                rename(function, "date_part");
+            match &part.value {
+                Value::SingleQuotedString(_) if name == "datepart" => {
+                    rename(function, "date_part");
+                }
+                Value::SingleQuotedString(_) => {}
+                _ => rename(function, DATE_PART),
             }
         }
+        // A NULL changes no result, and the planner finds no type for it beside a UUID.
+        ("coalesce", [_, _, ..]) => {
+            let null =
+                |value: &Expr| matches!(value, Expr::Value(value) if value.value == Value::Null);
+            let known: Vec<Expr> = given.iter().filter(|value| !null(value)).cloned().collect();
+            if !known.is_empty() && known.len() < given.len() {
+                set_arguments(function, known);
+            }
+        }
+        // NULL is the greatest value, as in ORDER BY.
+        ("list_sort" | "array_sort", [list, order @ ..]) if order.len() < 2 => {
+            let text = |text: &str| Expr::value(Value::SingleQuotedString(text.to_owned()));
+            let ascending = match order {
+                [Expr::Value(order)] => {
+                    matches!(&order.value, Value::SingleQuotedString(text) if text.eq_ignore_ascii_case("asc"))
+                }
+                others => others.is_empty(),
+            };
+            if ascending {
+                let given = vec![list.clone(), text("ASC"), text("NULLS LAST")];
+                set_arguments(function, given);
+            }
+        }
+        ("lag" | "lead", [_, rest @ ..]) if !rest.iter().all(is_constant) => {
+            rename(function, if name == "lag" { LAG } else { LEAD });
+        }
+        ("date_part" | "datepart", [_, _]) => rename(function, DATE_PART),
         ("xor", [left, right]) => {
             return Ok(Some(Expr::Nested(Box::new(Expr::BinaryOp {
                 left: Box::new(left.clone()),
@@ -356,6 +444,15 @@ fn of_function(function: &mut Function) -> Result<Option<Expr>> {
     Ok(None)
 }
 
+/// A literal, perhaps with a sign; NULL is none.
+fn is_constant(expr: &Expr) -> bool {
+    match expr {
+        Expr::Value(value) => !matches!(value.value, Value::Null),
+        Expr::UnaryOp { expr, .. } => is_constant(expr),
+        _ => false,
+    }
+}
+
 fn signed(function: &Function) -> Expr {
     Expr::Cast {
         kind: CastKind::Cast,
@@ -377,7 +474,7 @@ fn as_text(expr: Expr) -> Expr {
 }
 
 /// One more condition of an aggregate's FILTER.
-fn also(function: &mut Function, condition: Expr) {
+pub(super) fn also(function: &mut Function, condition: Expr) {
     let filter = match function.filter.take() {
         Some(filter) => Expr::BinaryOp {
             left: filter,

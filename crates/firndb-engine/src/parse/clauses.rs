@@ -3,8 +3,9 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Cte, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident,
-    OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr, SetOperator, Value, visit_relations,
+    BinaryOperator, CastKind, Cte, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments,
+    GroupByExpr, Ident, OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr, SetOperator,
+    Value, visit_relations,
 };
 
 use super::normalize::{call, text_name};
@@ -38,6 +39,50 @@ pub(super) fn one_group(select: &mut Select) {
         },
         None => always,
     });
+}
+
+/// `SELECT 5 AS k … GROUP BY k`: the planner would read the constant that the name stands for as a position.
+pub(super) fn constant_keys(select: &mut Select) {
+    let GroupByExpr::Expressions(keys, _) = &select.group_by else {
+        return;
+    };
+    let by_name = |name: &Ident| {
+        keys.iter()
+            .any(|key| matches!(key, Expr::Identifier(key) if key.value == name.value))
+    };
+    for item in &mut select.projection {
+        if let SelectItem::ExprWithAlias { expr, alias } = item
+            && let Expr::Value(value) = expr
+            && let Value::Number(digits, _) = &value.value
+            && digits.parse::<i64>().is_ok()
+            && by_name(alias)
+        {
+            *expr = Expr::Cast {
+                kind: CastKind::Cast,
+                expr: Box::new(expr.clone()),
+                data_type: DataType::BigInt(None),
+                array: false,
+                format: None,
+            };
+        }
+    }
+}
+
+/// How many grouping sets GROUP BY asks for: those of its CUBEs, ROLLUPs and GROUPING SETS multiply.
+pub(super) fn grouping_sets(select: &Select) -> usize {
+    let GroupByExpr::Expressions(keys, _) = &select.group_by else {
+        return 1;
+    };
+    keys.iter()
+        .map(|key| match key {
+            Expr::Cube(members) => 1_usize
+                .checked_shl(u32::try_from(members.len()).unwrap_or(u32::MAX))
+                .unwrap_or(usize::MAX),
+            Expr::Rollup(members) => members.len().saturating_add(1),
+            Expr::GroupingSets(sets) => sets.len().max(1),
+            _ => 1,
+        })
+        .fold(1, usize::saturating_mul)
 }
 
 /// `SELECT DISTINCT a + 1 … ORDER BY a + 1`: the sort expression is the item, and the planner knows it only by its name.

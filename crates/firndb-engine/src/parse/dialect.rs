@@ -9,6 +9,7 @@ use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::normalize::call;
+use super::{brackets, comprehension};
 
 /// FirnDB's SQL. It passes for the generic dialect where the parser asks for one by type, since that admits the most.
 #[derive(Debug)]
@@ -68,6 +69,13 @@ impl Dialect for FirnDialect {
     /// A sign binds more than every operator but casts, subscripts and fields: `-2 ^ 2` is 4, `-7 >> 1` is -4. `~` is an
     /// operator like `&`, and binds less than `+`.
     fn parse_prefix(&self, parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
+        if brackets::begins_comprehension(parser) {
+            return Some(comprehension::parse(parser));
+        }
+        if brackets::begins_list(parser) {
+            parser.next_token();
+            return Some(parser.parse_expr());
+        }
         let op = match parser.peek_token_ref().token {
             Token::Minus => UnaryOperator::Minus,
             Token::Plus => UnaryOperator::Plus,

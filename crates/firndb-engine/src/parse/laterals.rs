@@ -6,6 +6,7 @@
 //! ```text
 //! FROM t, unnest(t.l) AS u(x)   ─▶  FROM t, LATERAL (SELECT unnest(m.a1) AS x FROM (SELECT t.l AS a1) AS m) AS u
 //! LATERAL (SELECT unnest(t.l))  ─▶  LATERAL (SELECT unnest(m.a1) FROM (SELECT t.l AS a1) AS m)
+//! unnest(l) WITH ORDINALITY     ─▶  (SELECT unnest(m.a1) AS unnest, unnest(range(1, len(m.a1) + 1)) AS ordinality FROM …)
 //! ```
 
 use std::ops::ControlFlow;
@@ -16,6 +17,7 @@ use datafusion::sql::sqlparser::ast::{
     visit_expressions,
 };
 
+use super::calls::number;
 use super::normalize::call;
 use super::parse_query;
 use crate::error::{Error, Result};
@@ -45,68 +47,71 @@ fn of_table(table: &mut TableWithJoins) -> Result<()> {
 }
 
 fn of_factor(factor: &mut TableFactor) -> Result<()> {
-    let (list, alias, default) = match factor {
+    let (list, given, default, numbered) = match factor {
         TableFactor::UNNEST {
             array_exprs,
             alias,
             with_offset: false,
-            with_ordinality: false,
+            with_ordinality,
             ..
         } => match array_exprs.as_slice() {
-            [list] => (list.clone(), alias.take(), "unnest"),
+            [list] => (list.clone(), alias, "unnest", *with_ordinality),
             _ => return Ok(()),
         },
         TableFactor::Table {
             name,
             alias,
             args: Some(args),
-            with_ordinality: false,
+            with_ordinality,
             ..
         } => match list_of(name, &args.args) {
-            Some((list, default)) if has_columns(&list) => (list, alias.take(), default),
-            _ => return Ok(()),
+            Some((list, default)) => (list, alias, default, *with_ordinality),
+            None => return Ok(()),
         },
         TableFactor::Function {
             name,
             args,
             alias,
-            with_ordinality: false,
+            with_ordinality,
             ..
         } => match list_of(name, args) {
-            Some((list, default)) => (list, alias.take(), default),
+            Some((list, default)) => (list, alias, default, *with_ordinality),
             None => return Ok(()),
         },
         _ => return Ok(()),
     };
-    if !has_columns(&list) {
-        if let TableFactor::UNNEST { alias: given, .. }
-        | TableFactor::Table { alias: given, .. }
-        | TableFactor::Function { alias: given, .. } = factor
-        {
-            *given = alias;
-        }
+    let lateral = has_columns(&list);
+    if !lateral && !numbered {
         return Ok(());
     }
-    let mut alias = alias.unwrap_or_else(|| TableAlias {
+    let mut alias = given.take().unwrap_or_else(|| TableAlias {
         explicit: true,
         name: Ident::new(default),
         columns: Vec::new(),
         at: None,
     });
-    let column = match alias.columns.first() {
-        Some(column) => column.name.clone(),
-        None => alias.name.clone(),
+    let named = |place: usize| alias.columns.get(place).map(|column| column.name.clone());
+    let unnested = |list: Expr, name: Ident| SelectItem::ExprWithAlias {
+        expr: call("unnest", vec![list]),
+        alias: name,
     };
+    let first = named(0).unwrap_or_else(|| alias.name.clone());
+    let mut projection = vec![unnested(member(0), first)];
+    if numbered {
+        let numbers = call(
+            "generate_series",
+            vec![number("1"), call("len", vec![member(0)])],
+        );
+        let second = named(1).unwrap_or_else(|| Ident::new("ordinality"));
+        projection.push(unnested(numbers, second));
+    }
     alias.columns.clear();
     let mut query = members(vec![list])?;
     if let SetExpr::Select(select) = query.body.as_mut() {
-        select.projection = vec![SelectItem::ExprWithAlias {
-            expr: call("unnest", vec![member(0)]),
-            alias: column,
-        }];
+        select.projection = projection;
     }
     *factor = TableFactor::Derived {
-        lateral: true,
+        lateral,
         subquery: Box::new(query),
         alias: Some(alias),
         sample: None,

@@ -12,21 +12,33 @@
 //! depth in the parser, so a statement's tree is measured once, on a stack sized by its tokens, and one that is
 //! deeper than [`MAX_DEPTH`] is refused with 54001 and dropped on that stack.
 
+mod aggregates;
 mod arrays;
+mod asof;
+mod brackets;
 mod calls;
 mod clauses;
+mod collations;
+mod comprehension;
+mod conflict;
 pub mod copy;
 mod dialect;
 mod from_first;
 mod insert;
+mod lambdas;
 mod laterals;
+mod limits;
 mod macros;
 mod merge;
 mod normalize;
+mod outer;
 mod parameters;
 mod patterns;
+mod pivots;
 mod relations;
 mod rows;
+mod sampling;
+mod sequence;
 mod source;
 mod spellings;
 mod structs;
@@ -40,13 +52,18 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Word};
 
-pub(crate) use calls::QUANTILE_FROM_TOP;
+pub(crate) use calls::{DATE_PART, LAG, LEAD, QUANTILE_FROM_TOP};
+pub(crate) use conflict::{ConflictTarget, conflict_target};
 pub(crate) use insert::BY_NAME;
+pub(crate) use limits::PERCENT;
 pub(crate) use merge::{DEFAULT_VALUES, DO_NOTHING};
 pub(crate) use normalize::{UNIQUE, call};
 pub use parameters::{Arguments, bind};
 pub(crate) use patterns::{LIKE_PATTERN, SIMILAR_PATTERN, escape, like_pattern, similar_pattern};
+pub(crate) use pivots::GROUPS;
+pub(crate) use relations::POSITIONAL;
 pub use source::Source;
+pub(crate) use spellings::RENAMED_CONSTRAINT;
 
 use crate::catalog::fold;
 use crate::error::{Error, Result, SqlState};
@@ -61,12 +78,18 @@ pub const MAX_OPERATORS: usize = 500;
 const MAX_QUERIES: usize = 200;
 /// Levels of subqueries in expressions: DataFusion's planning doubles with each.
 const MAX_SUBQUERIES: usize = 16;
+/// Levels of functions with lambdas: DataFusion's typing doubles with each.
+const MAX_LAMBDAS: usize = 12;
+/// Levels of BETWEEN, which the planner writes as two comparisons: what is compared doubles with each.
+const MAX_RANGES: usize = 10;
 /// Levels of syntax that the parser goes down.
 const MAX_NESTING: usize = 1_000;
 /// Parentheses that may open one directly after the other.
 const MAX_PARENTHESES: usize = 500;
-/// Set operations and joins in one text.
+/// Set operations in one text.
 const MAX_SET_OPERATIONS: usize = 2_000;
+/// Joins, EXCEPTs and INTERSECTs in one statement: unlike UNIONs, each is a level of its plan.
+const MAX_JOINS: usize = 500;
 /// Levels of types within types.
 const MAX_TYPES: usize = 64;
 /// Bytes of a name.
@@ -79,7 +102,7 @@ pub enum Command {
     Sql(Box<ast::Statement>),
     /// SUMMARIZE.
     Summarize(Box<ast::Query>),
-    /// Statements for other engines' upkeep that mean nothing here: CHECKPOINT.
+    /// Statements for other engines' upkeep that mean nothing here: CHECKPOINT, REINDEX.
     Nothing(&'static str),
 }
 
@@ -210,7 +233,10 @@ fn tokenize(source: &Source, exact: &dyn Fn(&str) -> bool) -> Result<Vec<TokenWi
         return Err(error);
     }
     check_shape(&tokens)?;
-    let tokens = structs::rewrite(insert::rewrite(spellings::rewrite(tokens)));
+    let tokens = sequence::rewrite(brackets::mark(tokens));
+    let tokens = spellings::rewrite(conflict::rewrite(tokens));
+    let tokens = limits::rewrite(sampling::rewrite(pivots::rewrite(tokens)));
+    let tokens = structs::rewrite(insert::rewrite(tokens));
     Ok(merge::rewrite(from_first::reorder(tokens)))
 }
 
@@ -223,7 +249,8 @@ fn lexical(message: &str) -> String {
 
 /// Refuses what would keep the parser busy without end, and types nested so deeply that it would run out of stack.
 fn check_shape(tokens: &[TokenWithSpan]) -> Result<()> {
-    let (mut open, mut operations, mut dimensions) = (0_usize, 0_usize, 0_usize);
+    let (mut open, mut operations, mut joins, mut dimensions) =
+        (0_usize, 0_usize, 0_usize, 0_usize);
     let mut types = TypeNesting::default();
     let mut before = &Token::EOF;
     for token in tokens {
@@ -245,10 +272,15 @@ fn check_shape(tokens: &[TokenWithSpan]) -> Result<()> {
             )
         {
             operations += 1;
+            joins += usize::from(word.keyword != Keyword::UNION);
+        }
+        if *token == Token::SemiColon {
+            joins = 0;
         }
         types.step(before, token);
         if open > MAX_PARENTHESES
             || operations > MAX_SET_OPERATIONS
+            || joins > MAX_JOINS
             || dimensions > MAX_TYPES
             || types.depth > MAX_TYPES
         {
@@ -380,10 +412,35 @@ fn parse_command(parser: &mut Parser<'_>) -> std::result::Result<Command, Parser
             parser.next_token();
             Ok(Command::Nothing("CHECKPOINT"))
         }
+        // Indexes need no upkeep.
+        "reindex" => {
+            while !matches!(parser.peek_token().token, Token::SemiColon | Token::EOF) {
+                parser.next_token();
+            }
+            Ok(Command::Nothing("REINDEX"))
+        }
+        "pragma" if is_foreign_keys(parser) => {
+            parser.next_token();
+            parser.next_token();
+            if parser.consume_token(&Token::Eq) {
+                let value = parser.next_token().token.to_string().to_lowercase();
+                if !matches!(value.as_str(), "on" | "1" | "true" | "yes") {
+                    return Err(ParserError::ParserError(
+                        "foreign keys are always enforced".to_owned(),
+                    ));
+                }
+            }
+            Ok(Command::Nothing("PRAGMA"))
+        }
         _ => parser
             .parse_statement()
             .map(|statement| Command::Sql(Box::new(statement))),
     }
+}
+
+/// Whether the word after PRAGMA is SQLite's `foreign_keys`.
+fn is_foreign_keys(parser: &Parser<'_>) -> bool {
+    matches!(parser.peek_nth_token(1).token, Token::Word(word) if word.value == "foreign_keys")
 }
 
 /// The parser's error in PostgreSQL's words, with the position that the parser writes into its text.

@@ -18,10 +18,13 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::source::Source;
 use super::{
-    Command, MAX_DEPTH, MAX_OPERATORS, MAX_QUERIES, MAX_SUBQUERIES, ParameterNames, Parsed,
-    too_deep,
+    Command, MAX_DEPTH, MAX_JOINS, MAX_LAMBDAS, MAX_OPERATORS, MAX_QUERIES, MAX_RANGES,
+    MAX_SUBQUERIES, ParameterNames, Parsed, too_deep,
 };
-use super::{calls, clauses, laterals, patterns, relations, rows, windows};
+use super::{
+    calls, clauses, collations, lambdas, laterals, limits, outer, patterns, relations, rows,
+    sampling, windows,
+};
 use crate::error::{Error, Result, SqlState};
 
 /// Separates a name from the number that makes it unique in its select list.
@@ -44,6 +47,8 @@ const RESERVED: [&str; 9] = [
 const SERIES: [&str; 2] = ["range", "generate_series"];
 /// Levels from which a statement gets a larger stack.
 const DEEP: usize = 64;
+/// Grouping sets of one SELECT. Each is an aggregation of its own.
+const MAX_GROUPING_SETS: usize = 65_535;
 
 /// Normalizes one statement.
 pub(super) fn normalize(
@@ -64,6 +69,9 @@ pub(super) fn normalize(
         queries: 0,
         deepest_query: 0,
         subqueries: 0,
+        lambdas: 0,
+        ranges: 0,
+        inputs: 0,
     };
     let flow = match &mut command {
         Command::Sql(statement) => statement.visit(&mut normalizer),
@@ -73,7 +81,8 @@ pub(super) fn normalize(
     if let ControlFlow::Break(error) = flow {
         return Err(*error);
     }
-    let deep = normalizer.deepest > DEEP || normalizer.deepest_query > 8;
+    let deep =
+        normalizer.deepest > DEEP || normalizer.deepest_query > 8 || normalizer.inputs > DEEP;
     let (aliases, relations) = (normalizer.aliases, normalizer.relations);
     Ok(Parsed {
         deep,
@@ -96,6 +105,12 @@ struct Normalizer<'a> {
     deepest_query: usize,
     /// Subqueries in expressions around the one at hand.
     subqueries: usize,
+    /// Functions with lambdas around the one at hand.
+    lambdas: usize,
+    /// BETWEENs around the expression at hand.
+    ranges: usize,
+    /// Selects and joins: set operations and joins may lie within one another.
+    inputs: usize,
 }
 
 type Flow = ControlFlow<Box<Error>>;
@@ -228,6 +243,7 @@ pub(super) fn text_name(expr: &Expr) -> String {
         },
         other => other.to_string(),
     };
+    let text = limits::written(text);
     if text.len() <= MAX_TEXT_NAME {
         text
     } else {
@@ -320,7 +336,8 @@ impl VisitorMut for Normalizer<'_> {
         ControlFlow::Continue(())
     }
 
-    fn post_visit_query(&mut self, _query: &mut Query) -> Flow {
+    fn post_visit_query(&mut self, query: &mut Query) -> Flow {
+        collations::in_order(query);
         self.queries -= 1;
         ControlFlow::Continue(())
     }
@@ -335,16 +352,31 @@ impl VisitorMut for Normalizer<'_> {
         if select.select_modifiers.is_some() {
             return refuse("a modifier of SELECT");
         }
+        let joins = select.from.iter().map(|from| from.joins.len() + 1);
+        self.inputs += 1 + joins.sum::<usize>();
+        if select.from.len() > MAX_JOINS {
+            return ControlFlow::Break(Box::new(too_deep()));
+        }
+        if clauses::grouping_sets(select) > MAX_GROUPING_SETS {
+            return ControlFlow::Break(Box::new(Error::new(
+                SqlState::StatementTooComplex,
+                format!("too many grouping sets present (maximum {MAX_GROUPING_SETS})"),
+            )));
+        }
         select.flavor = SelectFlavor::Standard;
         for condition in select.selection.iter_mut() {
             if let Err(error) = rows::rewrite_conjuncts(condition) {
                 return ControlFlow::Break(Box::new(error));
             }
         }
+        if let Err(error) = sampling::of_tables(&mut select.from) {
+            return ControlFlow::Break(Box::new(error));
+        }
         if let Err(error) = relations::joins(&mut select.from) {
             return ControlFlow::Break(Box::new(error));
         }
         clauses::one_group(select);
+        clauses::constant_keys(select);
         self.name_items(&mut select.projection);
         if let Err(error) = laterals::rewrite(select) {
             return ControlFlow::Break(Box::new(error));
@@ -379,12 +411,14 @@ impl VisitorMut for Normalizer<'_> {
     }
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> Flow {
+        if let Err(error) = sampling::of_factor(factor) {
+            return ControlFlow::Break(Box::new(error));
+        }
         match factor {
             TableFactor::Table {
                 name,
                 alias,
                 args,
-                sample,
                 version,
                 with_ordinality,
                 with_hints,
@@ -393,9 +427,6 @@ impl VisitorMut for Normalizer<'_> {
                 index_hints,
                 ..
             } => {
-                if sample.is_some() {
-                    return refuse("TABLESAMPLE");
-                }
                 if version.is_some() {
                     return refuse("a table's earlier version");
                 }
@@ -445,14 +476,9 @@ impl VisitorMut for Normalizer<'_> {
                 }
                 pair_arguments(args);
             }
-            TableFactor::Derived { alias, sample, .. } => {
-                if sample.is_some() {
-                    return refuse("TABLESAMPLE");
-                }
-                if let Some(alias) = alias {
-                    self.remember_alias(alias);
-                }
-            }
+            TableFactor::Derived {
+                alias: Some(alias), ..
+            } => self.remember_alias(alias),
             TableFactor::UNNEST {
                 alias,
                 array_exprs,
@@ -494,7 +520,12 @@ impl VisitorMut for Normalizer<'_> {
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
         self.subqueries += usize::from(is_subquery(expr));
-        if self.subqueries > MAX_SUBQUERIES {
+        self.lambdas += usize::from(lambdas::is_taken(expr));
+        self.ranges += usize::from(matches!(expr, Expr::Between { .. }));
+        if self.subqueries > MAX_SUBQUERIES
+            || self.lambdas > MAX_LAMBDAS
+            || self.ranges > MAX_RANGES
+        {
             return ControlFlow::Break(Box::new(too_deep()));
         }
         if let Expr::Identifier(name) = expr
@@ -521,9 +552,15 @@ impl VisitorMut for Normalizer<'_> {
     fn post_visit_expr(&mut self, expr: &mut Expr) -> Flow {
         self.depth -= 1;
         self.operators -= usize::from(is_operator(expr));
+        self.lambdas = self
+            .lambdas
+            .saturating_sub(usize::from(lambdas::is_taken(expr)));
+        self.ranges -= usize::from(matches!(expr, Expr::Between { .. }));
         self.subqueries = self
             .subqueries
             .saturating_sub(usize::from(is_subquery(expr)));
+        outer::rewrite(expr);
+        collations::rewrite(expr);
         let rewritten = rows::rewrite(expr)
             .and_then(|()| patterns::rewrite(expr))
             .and_then(|()| calls::rewrite(expr));
@@ -549,6 +586,10 @@ impl VisitorMut for Normalizer<'_> {
     }
 
     fn pre_visit_value(&mut self, value: &mut ValueWithSpan) -> Flow {
+        // Its escapes were read already.
+        if let Value::UnicodeStringLiteral(text) = &mut value.value {
+            value.value = Value::SingleQuotedString(std::mem::take(text));
+        }
         if let Value::Placeholder(name) = &mut value.value {
             match self.parameter(name) {
                 Ok(numbered) => *name = numbered,

@@ -87,6 +87,11 @@ impl Arguments {
         self.values.get(index)
     }
 
+    /// The values.
+    pub fn values(&self) -> &[ScalarValue] {
+        &self.values
+    }
+
     /// The types of the parameters, for the planner.
     pub fn types(&self) -> Vec<Option<FieldRef>> {
         self.values

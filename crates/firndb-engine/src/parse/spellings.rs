@@ -6,6 +6,11 @@
 //! trim(BOTH FROM x)                    trim(BOTH x)
 //! f(x) FILTER (c)                      f(x) FILTER (WHERE c)
 //! a ** b                               a ^ b
+//! ALTER … RENAME CONSTRAINT a TO b     ALTER … RENAME COLUMN "__firndb_constraint a" TO b
+//! a ASOF LEFT JOIN b ON …              a GLOBAL LEFT JOIN b ON …            a word that no other join has
+//! a POSITIONAL JOIN b                  a GLOBAL CROSS JOIN b
+//! DROP MACRO [TABLE] f                 DROP FUNCTION f
+//! CREATE FUNCTION f(…) AS e            CREATE MACRO f(…) AS e
 //! CREATE TABLE t (a, b) AS q           CREATE TABLE t AS SELECT * FROM (q) AS t (a, b)
 //! CREATE TABLE t AS q WITH NO DATA     CREATE TABLE t AS SELECT * FROM (q) AS t LIMIT 0
 //! ```
@@ -23,6 +28,10 @@ pub(super) fn rewrite(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     drop_materialized(&mut tokens);
     drop_trim_from(&mut tokens);
     power(&mut tokens);
+    rename_constraint(&mut tokens);
+    macros(&mut tokens);
+    asof(&mut tokens);
+    positional(&mut tokens);
     create_table_as(filter_where(tokens))
 }
 
@@ -107,6 +116,102 @@ fn power(tokens: &mut Vec<TokenWithSpan>) {
             tokens.remove(place + 1);
         }
         place += 1;
+    }
+}
+
+/// Begins what RENAME COLUMN is told where a constraint is meant.
+pub(crate) const RENAMED_CONSTRAINT: &str = "__firndb_constraint ";
+
+fn rename_constraint(tokens: &mut [TokenWithSpan]) {
+    let solid = code(tokens);
+    for three in solid.windows(3) {
+        if is(&tokens[three[0]], Keyword::RENAME)
+            && is(&tokens[three[1]], Keyword::CONSTRAINT)
+            && let Token::Word(name) = &tokens[three[2]].token
+        {
+            let name = format!("{RENAMED_CONSTRAINT}{}", name.value);
+            tokens[three[1]].token = Token::make_keyword("COLUMN");
+            tokens[three[2]].token = Token::make_word(&name, Some('"'));
+        }
+    }
+}
+
+/// ASOF before a join, which the parser knows with other conditions only.
+fn asof(tokens: &mut [TokenWithSpan]) {
+    let solid = code(tokens);
+    for pair in solid.windows(2) {
+        let joins = [Keyword::JOIN, Keyword::LEFT, Keyword::INNER]
+            .iter()
+            .any(|keyword| is(&tokens[pair[1]], *keyword));
+        if joins && is(&tokens[pair[0]], Keyword::ASOF) {
+            tokens[pair[0]].token = Token::make_keyword("GLOBAL");
+        }
+    }
+}
+
+fn positional(tokens: &mut Vec<TokenWithSpan>) {
+    let solid = code(tokens);
+    for pair in solid.windows(2).rev() {
+        let named = matches!(&tokens[pair[0]].token, Token::Word(word) if word.quote_style.is_none() && word.value == "positional");
+        if named && is(&tokens[pair[1]], Keyword::JOIN) {
+            tokens[pair[0]].token = Token::make_keyword("GLOBAL");
+            let cross = made(Token::make_keyword("CROSS"));
+            tokens.insert(pair[1], cross);
+        }
+    }
+}
+
+/// DROP MACRO, and CREATE FUNCTION in DuckDB's manner: the body comes right behind the parameters.
+fn macros(tokens: &mut Vec<TokenWithSpan>) {
+    let concerns =
+        |token: &TokenWithSpan| is(token, Keyword::MACRO) || is(token, Keyword::FUNCTION);
+    if !tokens.iter().any(concerns) {
+        return;
+    }
+    let solid = code(tokens);
+    let mut dropped = None;
+    for (number, &place) in solid.iter().enumerate() {
+        let before = |back: usize| {
+            let place = number.checked_sub(back)?;
+            Some(&tokens[solid[place]])
+        };
+        let follows = |keyword: Keyword| before(1).is_some_and(|token| is(token, keyword));
+        let begins = |back: usize, keyword: Keyword| {
+            before(back).is_some_and(|token| is(token, keyword))
+                && before(back + 1).is_none_or(|token| token.token == Token::SemiColon)
+        };
+        if is(&tokens[place], Keyword::MACRO) && begins(1, Keyword::DROP) {
+            tokens[place].token = Token::make_keyword("FUNCTION");
+            if let Some(&next) = solid.get(number + 1)
+                && is(&tokens[next], Keyword::TABLE)
+            {
+                dropped = Some(next);
+            }
+            break;
+        }
+        let created = begins(1, Keyword::CREATE)
+            || (follows(Keyword::REPLACE) && begins(3, Keyword::CREATE))
+            || (follows(Keyword::TEMP) || follows(Keyword::TEMPORARY));
+        if is(&tokens[place], Keyword::FUNCTION) && created {
+            let open =
+                (number + 1..solid.len()).find(|&next| tokens[solid[next]].token == Token::LParen);
+            let body = open
+                .and_then(|open| closing(tokens, &solid, open))
+                .and_then(|close| Some((solid.get(close + 1)?, solid.get(close + 2)?)));
+            if let Some((&word, &next)) = body
+                && is(&tokens[word], Keyword::AS)
+                && !matches!(
+                    tokens[next].token,
+                    Token::SingleQuotedString(_) | Token::DollarQuotedString(_)
+                )
+            {
+                tokens[place].token = Token::make_keyword("MACRO");
+            }
+            break;
+        }
+    }
+    if let Some(dropped) = dropped {
+        tokens.remove(dropped);
     }
 }
 

@@ -192,6 +192,9 @@ impl DisplayAs for MorselScan {
             self.partitions.len(),
             self.selection.kept.len()
         )?;
+        if let Some(index) = self.source.access() {
+            write!(f, ", index={index}")?;
+        }
         if self.selection.skipped > 0 {
             write!(f, ", skipped={}", self.selection.skipped)?;
         }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use arrow::error::ArrowError;
@@ -14,6 +14,7 @@ use datafusion::common::stats::Precision;
 
 use super::source::{MORSEL_ROWS, MorselSource};
 use crate::session::Frame;
+use crate::types::stored_field;
 use crate::{Error, Result, SqlState};
 
 /// The type in which the engine computes what a foreign Arrow column holds: itself for most.
@@ -30,6 +31,9 @@ pub fn compute_type(foreign: &DataType) -> DataType {
         }
         DataType::Float16 => DataType::Float32,
         DataType::Dictionary(_, values) => compute_type(values),
+        DataType::ListView(item) | DataType::LargeListView(item) => {
+            DataType::List(Arc::clone(item))
+        }
         DataType::RunEndEncoded(_, values) => compute_type(values.data_type()),
         other => other.clone(),
     }
@@ -71,6 +75,13 @@ pub fn compute_array(
     {
         let unpacked = cast_with_options(array, values.data_type(), &strict)?;
         return compute_array(&unpacked, target);
+    }
+    // A dictionary may hold a NULL among its values, which the cast to views does not see.
+    if let Some(dictionary) = array.as_any_dictionary_opt()
+        && dictionary.values().logical_null_count() > 0
+    {
+        let values = compute_array(dictionary.values(), target)?;
+        return arrow::compute::take(&values, dictionary.keys(), None);
     }
     cast_with_options(array, target, &strict)
 }
@@ -130,6 +141,10 @@ pub struct FrameSource {
 impl FrameSource {
     /// Checks that the batches have the frame's columns.
     pub fn new(frame: &Frame) -> Result<Self> {
+        for field in frame.schema.fields() {
+            // The type that a table would give the column: what none stores, no query reads.
+            stored_field(field)?;
+        }
         let schema = compute_schema(&frame.schema);
         let mut pieces = Vec::new();
         for (batch, rows) in frame.batches.iter().enumerate() {

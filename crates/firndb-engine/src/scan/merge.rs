@@ -40,6 +40,8 @@ use futures::{FutureExt, Stream, StreamExt};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::Error;
+
 /// Bytes that all partitions together may hold ready.
 const BUFFERED_BYTES: usize = 256 << 20;
 /// Bytes that one partition may always hold ready.
@@ -252,14 +254,7 @@ async fn work_ahead(
             }
             Ok(Some(Err(error))) => Message::Failed(error),
             Ok(None) => Message::Finished,
-            Err(panic) => {
-                let reason = panic
-                    .downcast_ref::<&str>()
-                    .map(|s| (*s).to_owned())
-                    .or_else(|| panic.downcast_ref::<String>().cloned())
-                    .unwrap_or_default();
-                Message::Failed(internal_datafusion_err!("a partition panicked: {reason}"))
-            }
+            Err(panic) => Message::Failed(Error::of_unwinding(&*panic).into()),
         };
         let last = !matches!(message, Message::Batch(..));
         if sender.send(message).is_err() || last {

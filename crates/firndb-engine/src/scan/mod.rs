@@ -20,6 +20,7 @@
 //! | --- | --- |
 //! | [`source`] | what a scan reads from; tables |
 //! | [`frame`] | frames, and the types that operators compute with |
+//! | [`index`] | rows that an index leads to |
 //! | [`provider`] | the `TableProvider`: projection, limit, static filters |
 //! | [`exec`] | the operator and its streams |
 //! | [`skipping`] | morsels that no row of which can match |
@@ -42,6 +43,7 @@ use crate::session::Frame;
 mod constants;
 pub mod exec;
 pub mod frame;
+pub mod index;
 pub mod merge;
 mod nulls;
 pub mod provider;
@@ -79,8 +81,9 @@ pub fn table_provider(
     snapshot: &Snapshot,
     shape: Shape,
     progress: Arc<ScanProgress>,
+    paths: Vec<index::IndexPath>,
 ) -> Result<Arc<dyn TableProvider>> {
-    let source = source::TableSource::open(table, snapshot, shape, progress)?;
+    let source = source::TableSource::open(table, snapshot, shape, progress, paths)?;
     Ok(Arc::new(provider::MorselTable::new(Arc::new(source))))
 }
 

@@ -86,6 +86,13 @@ impl TableProvider for MorselTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let all = || (0..self.source.schema().fields().len()).collect();
         let projection = projection.cloned().unwrap_or_else(all);
+        if let Some(source) = self.source.through_index(filters)? {
+            let selection = Selection::all(source.morsels());
+            let partitions = state.config().target_partitions();
+            return Ok(Arc::new(MorselScan::try_new(
+                source, projection, selection, partitions, limit,
+            )?));
+        }
         let selection = self.select(state, filters)?;
         Ok(Arc::new(MorselScan::try_new(
             Arc::clone(&self.source),

@@ -1,5 +1,6 @@
 //! Physical rules: which of DataFusion's are sound, and those that come after them.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -130,8 +131,14 @@ impl PhysicalOptimizerRule for PreserveOrder {
 }
 
 /// Lets joins yield to their runtime. From one batch of its input a join may make batches for hours, and a cancelled query ends where it yields.
+///
+/// A yielding operator takes one of the 128 steps that the runtime allows a task before it must yield, on the way to its input. Joins within
+/// joins beyond that would never reach their input, so only the outermost yield.
 #[derive(Debug)]
 pub struct YieldingJoins;
+
+/// Joins around one another that yield: well below the runtime's steps, of which scans and exchanges take some too.
+const YIELDING: usize = 32;
 
 impl PhysicalOptimizerRule for YieldingJoins {
     fn optimize(
@@ -139,15 +146,23 @@ impl PhysicalOptimizerRule for YieldingJoins {
         plan: Arc<dyn ExecutionPlan>,
         _config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        plan.transform_up(|node| {
-            if node.is::<CrossJoinExec>()
-                || node.is::<NestedLoopJoinExec>()
-                || node.is::<HashJoinExec>()
-            {
-                return Ok(Transformed::yes(Arc::new(CooperativeExec::new(node))));
-            }
-            Ok(Transformed::no(node))
-        })
+        let around = Cell::new(0_usize);
+        plan.transform_down_up(
+            |node| {
+                around.set(around.get() + usize::from(is_join(&node)));
+                Ok(Transformed::no(node))
+            },
+            |node| {
+                if !is_join(&node) {
+                    return Ok(Transformed::no(node));
+                }
+                around.set(around.get().saturating_sub(1));
+                if around.get() >= YIELDING {
+                    return Ok(Transformed::no(node));
+                }
+                Ok(Transformed::yes(Arc::new(CooperativeExec::new(node))))
+            },
+        )
         .data()
     }
 
@@ -158,6 +173,10 @@ impl PhysicalOptimizerRule for YieldingJoins {
     fn schema_check(&self) -> bool {
         true
     }
+}
+
+fn is_join(node: &Arc<dyn ExecutionPlan>) -> bool {
+    node.is::<CrossJoinExec>() || node.is::<NestedLoopJoinExec>() || node.is::<HashJoinExec>()
 }
 
 /// Takes from a scan the dynamic filters of operators above a limit that lies between them.

@@ -9,9 +9,11 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::stats::Precision;
 use datafusion::common::{ColumnStatistics, ScalarValue, Statistics};
+use datafusion::logical_expr::Expr;
 use firndb_storage::{Form, Scan, Snapshot, Table, TableStatistics};
 use parking_lot::Mutex;
 
+use super::index::{self, IndexPath, IndexSource};
 use super::{SLOT_COLUMN, ScanProgress, Shape};
 use crate::Result;
 
@@ -49,6 +51,14 @@ pub trait MorselSource: Debug + Send + Sync + 'static {
     fn has_zones(&self) -> bool {
         false
     }
+    /// The index that leads to the rows, if one does.
+    fn access(&self) -> Option<&str> {
+        None
+    }
+    /// The same rows, or as many of them as pass `filters`, through an index where that is worth it.
+    fn through_index(&self, _filters: &[Expr]) -> Result<Option<Arc<dyn MorselSource>>> {
+        Ok(None)
+    }
     /// Called with the upper bound of rows when a scan begins.
     fn begin(&self, _rows: usize) {}
     /// Called with a part of that bound when it was read or skipped.
@@ -68,15 +78,17 @@ pub struct TableSource {
     /// Statistics by the columns that were asked for: a plan asks more than once, and never for all of a wide table.
     statistics: Mutex<Vec<(Vec<usize>, Arc<Statistics>)>>,
     progress: Arc<ScanProgress>,
+    paths: Vec<IndexPath>,
 }
 
 impl TableSource {
-    /// Opens a scan of what `snapshot` sees.
+    /// Opens a scan of what `snapshot` sees, which may go through an index.
     pub fn open(
         table: &Table,
         snapshot: &Snapshot,
         shape: Shape,
         progress: Arc<ScanProgress>,
+        paths: Vec<IndexPath>,
     ) -> Result<Self> {
         let Shape { form, slots, whole } = shape;
         let stored = form.schema(table.schema());
@@ -100,6 +112,7 @@ impl TableSource {
             slot,
             statistics: Mutex::default(),
             progress,
+            paths,
         })
     }
 
@@ -207,6 +220,27 @@ impl MorselSource for TableSource {
 
     fn has_zones(&self) -> bool {
         true
+    }
+
+    fn through_index(&self, filters: &[Expr]) -> Result<Option<Arc<dyn MorselSource>>> {
+        if self.paths.is_empty() || filters.is_empty() {
+            return Ok(None);
+        }
+        let rows = (0..self.scan.morsels())
+            .map(|morsel| self.scan.rows(morsel))
+            .sum();
+        let found = index::choose(&self.table, &self.snapshot, &self.paths, filters, rows)?;
+        Ok(found.map(|found| {
+            let source = IndexSource::new(
+                &self.table,
+                &self.snapshot,
+                found,
+                self.form,
+                &self.schema,
+                self.slot,
+            );
+            Arc::new(source) as Arc<dyn MorselSource>
+        }))
     }
 
     fn begin(&self, rows: usize) {

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::{DataType, Schema, SchemaRef, TimeUnit};
+use arrow::datatypes::{DataType, IntervalUnit, Schema, SchemaRef, TimeUnit};
 use datafusion::catalog::{TableFunctionArgs, TableProvider};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::{Column, DFSchema, DataFusionError, TableReference};
@@ -24,8 +24,10 @@ use datafusion::sql::planner::{PlannerContext, SqlToRel};
 use datafusion::sql::sqlparser::ast;
 use firndb_storage::Form;
 
+use super::keys;
 use super::scope::{Found, Scope, check_database};
-use super::{TARGET, aliases, calls, forms};
+use super::sequences;
+use super::{TARGET, aliases, calls, forms, macros};
 use crate::catalog::{Relation, TEMPORARY_SCHEMA, TableEntry, ViewEntry, fold};
 use crate::error::{Error, Result, SqlState, nearest};
 use crate::scan;
@@ -94,6 +96,7 @@ impl<'a> Binder<'a> {
         context: &mut PlannerContext,
     ) -> Result<LogicalPlan> {
         let mut query = query.clone();
+        macros::expand(&mut query, &self.scope.catalog, &self.scope.path)?;
         forms::mark(&mut query, self.schema(), self.target.is_some());
         calls::check(&query, &|name| {
             let state = &self.scope.state;
@@ -138,6 +141,7 @@ impl<'a> Binder<'a> {
     /// Plans an expression over columns.
     pub(super) fn expression(&self, expression: &ast::Expr, schema: &DFSchema) -> Result<Expr> {
         let mut expression = expression.clone();
+        macros::expand(&mut expression, &self.scope.catalog, &self.scope.path)?;
         forms::mark(&mut expression, self.schema(), false);
         let mut context = self.context();
         let planned = SqlToRel::new(self).sql_to_expr(expression, schema, &mut context)?;
@@ -181,6 +185,7 @@ impl<'a> Binder<'a> {
             &self.scope.snapshot,
             shape,
             Arc::clone(&self.scope.progress),
+            keys::index_paths(self.scope, entry, form),
         )?;
         let mut names = entry.folded_names();
         for (name, column) in names.iter().zip(&entry.columns) {
@@ -290,18 +295,24 @@ impl<'a> Binder<'a> {
                     let path = datafusion::logical_expr::lit(name.table());
                     return self.function(function, vec![path]);
                 }
+                // SQLite's table of what there is.
+                if name.schema().is_none()
+                    && matches!(name.table(), "sqlite_master" | "sqlite_schema")
+                {
+                    return self.function(name.table(), Vec::new());
+                }
                 Err(self.scope.unknown_relation(name.schema(), name.table()))
             }
         }
     }
 
-    /// `firndb_blocks('schema.table')`.
-    fn blocks(&self, arguments: &[Expr]) -> Result<Arc<dyn TableSource>> {
+    /// `firndb_blocks('schema.table')`, `pragma_table_info('schema.table')`.
+    fn about_table(&self, function: &str, arguments: &[Expr]) -> Result<Arc<dyn TableSource>> {
         let [Expr::Literal(value, _)] = arguments else {
-            return Err(blocks_usage());
+            return Err(name_wanted(function));
         };
         let Some(Some(text)) = value.try_as_str() else {
-            return Err(blocks_usage());
+            return Err(name_wanted(function));
         };
         let (schema, name) = match text.rsplit_once('.') {
             Some((schema, name)) => (Some(schema), name),
@@ -309,7 +320,10 @@ impl<'a> Binder<'a> {
         };
         match self.scope.find(schema, name, true)? {
             Some(Found::Relation(Relation::Table(entry))) => {
-                Ok(provider_as_source(crate::metadata::blocks(&entry)?))
+                Ok(provider_as_source(match function {
+                    "firndb_blocks" => crate::metadata::blocks(&entry)?,
+                    _ => crate::metadata::table_info(&entry)?,
+                }))
             }
             Some(_) => Err(Error::new(
                 SqlState::WrongObjectType,
@@ -326,7 +340,7 @@ impl<'a> Binder<'a> {
             return Ok(provider_as_source(provider));
         }
         match name {
-            "firndb_blocks" => return self.blocks(&arguments),
+            "firndb_blocks" | "pragma_table_info" => return self.about_table(name, &arguments),
             "firndb_memory" if arguments.is_empty() => {
                 let usage = self.scope.storage.memory();
                 return Ok(provider_as_source(crate::metadata::memory(usage)?));
@@ -377,16 +391,17 @@ impl<'a> Binder<'a> {
     }
 }
 
-fn blocks_usage() -> Error {
+fn name_wanted(function: &str) -> Error {
     Error::new(
         SqlState::UndefinedFunction,
-        "firndb_blocks takes the name of a table",
+        format!("{function} takes the name of a table"),
     )
-    .with_hint("Write firndb_blocks('t').")
+    .with_hint(format!("Write {function}('t')."))
 }
 
 /// The arguments of a series of dates or timestamps in the nanoseconds that DataFusion counts in, and whether they are.
 fn series_of_moments(name: &str, arguments: Vec<Expr>) -> Result<(Vec<Expr>, bool)> {
+    let text = |argument: &Expr| matches!(argument, Expr::Literal(value, _) if value.data_type().is_string());
     let is_moment = |argument: &Expr| matches!(argument, Expr::Literal(value, _) if matches!(value.data_type(), DataType::Timestamp(_, None) | DataType::Date32));
     if !matches!(name, "generate_series" | "range") || !arguments.iter().any(is_moment) {
         return Ok((arguments, false));
@@ -395,6 +410,11 @@ fn series_of_moments(name: &str, arguments: Vec<Expr>) -> Result<(Vec<Expr>, boo
     let arguments = arguments
         .into_iter()
         .map(|argument| match argument {
+            // The step may be written as a text.
+            Expr::Literal(value, metadata) if text(&Expr::Literal(value.clone(), None)) => {
+                let interval = DataType::Interval(IntervalUnit::MonthDayNano);
+                Ok(Expr::Literal(value.cast_to(&interval)?, metadata))
+            }
             Expr::Literal(value, metadata) if is_moment(&Expr::Literal(value.clone(), None)) => {
                 Ok(Expr::Literal(value.cast_to(&nanoseconds)?, metadata))
             }
@@ -560,7 +580,9 @@ impl ContextProvider for Binder<'_> {
     }
 
     fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
-        self.scope.state.scalar_functions().get(name).cloned()
+        let scope = self.scope;
+        sequences::sequence_function(name, &scope.catalog, &scope.path, &scope.given)
+            .or_else(|| scope.state.scalar_functions().get(name).cloned())
     }
 
     fn get_higher_order_meta(&self, name: &str) -> Option<Arc<HigherOrderUDF>> {

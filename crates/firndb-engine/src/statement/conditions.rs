@@ -19,6 +19,8 @@ pub(super) fn of_expression(expr: &mut Expr) {
             op: UnaryOperator::Not,
             expr,
         } => condition(expr, "NOT"),
+        Expr::IsTrue(expr) | Expr::IsNotTrue(expr) => condition(expr, "IS TRUE"),
+        Expr::IsFalse(expr) | Expr::IsNotFalse(expr) => condition(expr, "IS FALSE"),
         Expr::Case {
             operand: None,
             conditions,

@@ -2,15 +2,19 @@
 
 use std::sync::Arc;
 
-use datafusion::common::{DFSchema, TableReference};
+use datafusion::common::{DFSchema, DataFusionError, TableReference};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::sql::sqlparser::ast;
 use firndb_storage::{Form, Snapshot, Transaction};
+use futures::StreamExt;
 
+use super::dml::Deferred;
+use super::limits;
 use super::scope::Scope;
 use crate::catalog::{CatalogState, TableEntry, fold};
 use crate::error::{Error, Result, SqlState};
@@ -28,17 +32,25 @@ pub struct StatementContext {
     pub snapshot: Snapshot,
     pub(crate) scope: Arc<Scope>,
     pub(crate) read_only: bool,
+    /// What is checked before the commit.
+    pub(crate) deferred: Arc<Deferred>,
 }
 
 impl StatementContext {
     /// A context over a scope.
-    pub(crate) fn new(scope: Arc<Scope>, transaction: Arc<Transaction>, read_only: bool) -> Self {
+    pub(crate) fn new(
+        scope: Arc<Scope>,
+        transaction: Arc<Transaction>,
+        read_only: bool,
+        deferred: Arc<Deferred>,
+    ) -> Self {
         StatementContext {
             catalog: Arc::clone(&scope.catalog),
             transaction,
             snapshot: scope.snapshot.clone(),
             scope,
             read_only,
+            deferred,
         }
     }
 
@@ -51,6 +63,7 @@ impl StatementContext {
             Arc::new(scope),
             Arc::clone(&self.transaction),
             self.read_only,
+            Arc::clone(&self.deferred),
         )
     }
 
@@ -65,13 +78,22 @@ impl StatementContext {
         query: &ast::Query,
         target: Option<&Arc<TableEntry>>,
     ) -> Result<LogicalPlan> {
-        self.scope.plan(query, target)
+        let query = limits::settled(&self.scope, query).await?;
+        self.scope.plan(&query, target)
     }
 
     /// Optimizes and runs a plan; batches come in plan output order.
     pub async fn run(&self, plan: LogicalPlan) -> Result<SendableRecordBatchStream> {
         let physical = self.scope.physical(&plan).await?;
-        Ok(self.scope.stream(physical))
+        let rows = self.scope.stream(physical);
+        // Rows may come as fast as they are taken: then nothing ever waits, and only this tells that the statement was cancelled.
+        let cancellation = Arc::clone(&self.scope.cancellation);
+        let schema = rows.schema();
+        let checked = rows.map(move |batch| {
+            cancellation.check().map_err(DataFusionError::from)?;
+            batch
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, checked)))
     }
 
     /// Compiles an expression over a table's columns (`Form::Compute` types, in table order), as CHECK and RETURNING need.

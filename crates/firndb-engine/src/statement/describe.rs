@@ -6,7 +6,7 @@ use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::sql::sqlparser::ast::{self, ObjectName};
 
-use super::{Scope, StatementContext, split_name};
+use super::{Scope, StatementContext, limits, split_name};
 use crate::catalog::{Constraint, DATABASE, Relation, TEMPORARY_SCHEMA, TableEntry};
 use crate::error::{Error, Result};
 use crate::parse;
@@ -14,7 +14,7 @@ use crate::session::{Outcome, Rows};
 use crate::types;
 
 /// DESCRIBE a relation.
-pub(super) async fn relation(context: &StatementContext, name: &ObjectName) -> Result<Outcome> {
+pub(crate) async fn relation(context: &StatementContext, name: &ObjectName) -> Result<Outcome> {
     let (schema, table) = split_name(name)?;
     if let Some(Relation::Table(entry)) = context.scope.relation(schema.as_deref(), &table) {
         return described(&entry);
@@ -95,7 +95,8 @@ pub(super) fn databases() -> Result<Outcome> {
 pub(super) async fn summarize(context: &StatementContext, query: &ast::Query) -> Result<Outcome> {
     let scope = &context.scope;
     let schema = scope.rows(query).await?.schema();
-    let planned = scope.plan(query, None)?;
+    let settled = limits::settled(scope, query).await?;
+    let planned = scope.plan(&settled, None)?;
     let selects: Vec<String> = planned
         .schema()
         .fields()

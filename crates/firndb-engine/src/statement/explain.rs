@@ -11,7 +11,7 @@ use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::sql::sqlparser::ast::{self, AnalyzeFormat, AnalyzeFormatKind, Expr, Statement};
 use futures::StreamExt;
 
-use super::Work;
+use super::{Work, limits};
 use crate::error::{Error, Result, SqlState};
 use crate::parse::parse_query;
 use crate::session::{Outcome, Rows};
@@ -78,7 +78,8 @@ pub(super) async fn explain(work: &mut Work<'_>, statement: &Statement) -> Resul
     let options = parse_options(*analyze, *verbose, format.as_ref(), options.as_deref())?;
     let context = work.context;
     let scope = &context.scope;
-    let logical = scope.plan(query, None)?;
+    let settled = limits::settled(scope, query).await?;
+    let logical = scope.plan(&settled, None)?;
     let physical = scope.physical(&logical).await?;
     if options.analyze {
         let mut stream = scope.stream(Arc::clone(&physical));

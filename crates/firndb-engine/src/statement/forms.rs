@@ -21,17 +21,18 @@ use datafusion::logical_expr::planner::{
     PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning,
 };
 use datafusion::logical_expr::{self as logical, LogicalPlan, LogicalPlanBuilder, SortExpr};
+use datafusion::sql::planner::NullOrdering;
 use datafusion::sql::sqlparser::ast::{
     CastKind, DataType as SqlType, Expr, FunctionArguments, Ident, OrderByKind, Query, Select,
     SelectItem, SetExpr, SetOperator, SetQuantifier, TableFactor, TimezoneInfo, Value, VisitMut,
     VisitorMut, visit_expressions,
 };
 
-use super::names::{Renames, name_columns, partly_named, tell_casts_apart};
+use super::names::{Renames, name_columns, name_members, partly_named, tell_casts_apart};
 use super::syntax::{bare_query, derived, no_rows, select_from};
-use super::{conditions, merged, multiset, sorted};
+use super::{conditions, merged, multiset, pivot, positional, sorted};
 use crate::catalog::DATABASE;
-use crate::parse::{UNIQUE, call};
+use crate::parse::{POSITIONAL, UNIQUE, call};
 
 /// The alias of a marked set operation; no user's name starts like this.
 const MULTISET: &str = "__firndb_multiset";
@@ -82,6 +83,11 @@ impl RelationPlanner for Relations {
                 plan, None,
             ))));
         }
+        if let Some(plan) = pivot::plan(&relation, context)? {
+            return Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(
+                plan, None,
+            ))));
+        }
         let TableFactor::Derived {
             subquery,
             alias: Some(alias),
@@ -97,6 +103,7 @@ impl RelationPlanner for Relations {
                 let plan = context.plan(derived(subquery.as_ref().clone(), None))?;
                 crate::expr::settled(plan)?
             }
+            POSITIONAL => positional::plan(subquery.as_ref().clone(), context)?,
             SORTED => sorted::plan(subquery.as_ref().clone(), context)?,
             ORDERED => ordered(subquery.as_ref().clone(), context)?,
             _ => return Ok(RelationPlanning::Original(Box::new(relation))),
@@ -115,7 +122,13 @@ fn ordered(mut query: Query, context: &mut dyn RelationPlannerContext) -> PlanRe
         return Ok(plan);
     };
     let ascending = options.asc.unwrap_or(true);
-    let nulls_first = options.nulls_first.unwrap_or(!ascending);
+    let nulls = &context
+        .context_provider()
+        .options()
+        .sql_parser
+        .default_null_ordering;
+    let nulls: NullOrdering = nulls.parse()?;
+    let nulls_first = options.nulls_first.unwrap_or(nulls.nulls_first(ascending));
     let keys: Vec<SortExpr> = plan
         .schema()
         .iter()
@@ -194,6 +207,10 @@ impl VisitorMut for Marker<'_> {
 
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
         conditions::of_select(select);
+        // Deeper down, such a name may be a column of an outer query; ORDER BY after DISTINCT knows the expression only.
+        if self.around.len() == 1 && select.distinct.is_none() {
+            name_members(select);
+        }
         ControlFlow::Continue(())
     }
 

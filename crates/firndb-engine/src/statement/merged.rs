@@ -15,6 +15,7 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
+use arrow::datatypes::DataType;
 use datafusion::common::{Result, TableReference};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::logical_expr::planner::RelationPlannerContext;
@@ -27,6 +28,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::sorted;
 use super::syntax::derived;
+use super::wild;
 use crate::parse::{UNIQUE, call};
 use crate::{Error, SqlState};
 
@@ -46,8 +48,11 @@ pub(super) fn concerns(select: &Select) -> bool {
     select.from.iter().any(merges)
 }
 
-/// Whether a column of `*` may stand beside itself: DataFusion wants each name once.
+/// Whether `*` and its like have to be written out: a column of `*` may stand beside itself, and DataFusion wants each name once.
 pub(super) fn repeats(select: &Select) -> bool {
+    if wild::concerns(select) {
+        return true;
+    }
     let wild = |item: &&SelectItem| {
         matches!(
             item,
@@ -102,6 +107,7 @@ pub(super) fn plan(
         })
         .cloned()
         .collect();
+    wild::expand(select, &outputs)?;
     expand(&mut select.projection, &outputs)?;
     let mut names = HashSet::new();
     // Beside `t.*`, which holds a column of the same name, a merged one hides under a name of its own.
@@ -141,10 +147,11 @@ pub(super) fn plan(
 
 /// A column of FROM: what `*` lists and a bare name stands for.
 #[derive(Clone)]
-struct Output {
-    name: String,
-    value: Expr,
-    merged: bool,
+pub(super) struct Output {
+    pub(super) name: String,
+    pub(super) value: Expr,
+    pub(super) merged: bool,
+    pub(super) data_type: DataType,
 }
 
 struct From<'a> {
@@ -187,9 +194,9 @@ impl From<'_> {
                 | TableFactor::Function { lateral: true, .. }
         ) {
             return Err(Error::unsupported(
-                "LATERAL beside a USING or NATURAL join is not supported",
+                "LATERAL beside a USING or NATURAL join, COLUMNS or s.* is not supported",
             )
-            .with_hint("Join ON the columns' equality.")
+            .with_hint("Join ON the columns' equality, and name the columns.")
             .into());
         }
         let plan = self.context.plan(factor.clone())?;
@@ -200,6 +207,7 @@ impl From<'_> {
                 name: field.name().clone(),
                 value: reference(qualifier, field.name()),
                 merged: false,
+                data_type: field.data_type().clone(),
             })
             .collect())
     }
@@ -393,7 +401,7 @@ fn expand(items: &mut Vec<SelectItem>, outputs: &[Output]) -> Result<()> {
 }
 
 /// The columns of one table, if its columns are all among the outputs: none of them merged.
-fn columns_of(name: &ObjectName, outputs: &[Output]) -> Vec<Output> {
+pub(super) fn columns_of(name: &ObjectName, outputs: &[Output]) -> Vec<Output> {
     let Some(table) = name.0.last().and_then(|part| part.as_ident()) else {
         return Vec::new();
     };
@@ -412,7 +420,10 @@ fn columns_of(name: &ObjectName, outputs: &[Output]) -> Vec<Output> {
         .collect()
 }
 
-fn listed(options: WildcardAdditionalOptions, outputs: &[Output]) -> Result<Vec<SelectItem>> {
+pub(super) fn listed(
+    options: WildcardAdditionalOptions,
+    outputs: &[Output],
+) -> Result<Vec<SelectItem>> {
     if options.opt_ilike.is_some() || options.opt_alias.is_some() {
         return Err(Error::unsupported("* ILIKE and * AS are not supported").into());
     }

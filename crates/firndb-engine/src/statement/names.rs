@@ -9,11 +9,12 @@ use datafusion::logical_expr::planner::RelationPlannerContext;
 use datafusion::logical_expr::{self as logical, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
-    ObjectName, ObjectNamePart, Query, SetExpr, TableAlias, TableFactor, Value, VisitorMut,
-    visit_expressions,
+    ObjectName, ObjectNamePart, Query, Select, SelectItem, SetExpr, TableAlias, TableFactor, Value,
+    VisitorMut, visit_expressions,
 };
 
 use super::syntax::{bare_query, no_rows, select_from};
+use super::wild::names_relation;
 use crate::error::{Error, SqlState};
 
 /// A relation whose alias names its columns, be it only the first ones: the others keep their names.
@@ -156,6 +157,50 @@ pub(super) fn name_columns(query: &mut Query) {
             *named = Some(alias);
         }
         *table.query = bare_query(body);
+    }
+}
+
+/// `SELECT s.a` of a struct `s` is called `a`, unless another column is; DataFusion calls it `t.s[a]`.
+pub(super) fn name_members(select: &mut Select) {
+    let output = |item: &SelectItem| match item {
+        SelectItem::UnnamedExpr(Expr::Identifier(name)) => Some(name.value.clone()),
+        SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts)) => {
+            parts.last().map(|name| name.value.clone())
+        }
+        SelectItem::ExprWithAlias { alias, .. } => Some(alias.value.clone()),
+        _ => None,
+    };
+    let outputs: Vec<Option<String>> = select.projection.iter().map(output).collect();
+    let members: Vec<usize> = select
+        .projection
+        .iter()
+        .enumerate()
+        .filter(|(place, item)| match item {
+            SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts)) => {
+                let of_relation =
+                    |name: &Ident| names_relation(&ObjectName::from(name.clone()), select);
+                let member = match parts.as_slice() {
+                    [first, _] => !of_relation(first),
+                    [first, _, _] => of_relation(first),
+                    _ => false,
+                };
+                let name = &outputs[*place];
+                member && outputs.iter().filter(|other| *other == name).count() == 1
+            }
+            _ => false,
+        })
+        .map(|(place, _)| place)
+        .collect();
+    for place in members {
+        let item = &mut select.projection[place];
+        if let SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts)) = &*item
+            && let Some(last) = parts.last()
+        {
+            *item = SelectItem::ExprWithAlias {
+                alias: Ident::with_quote('"', last.value.as_str()),
+                expr: Expr::CompoundIdentifier(parts.clone()),
+            };
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Queries: planned in one step, run in another.
 
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -22,13 +23,14 @@ use datafusion::physical_plan::stream::{
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, execute_stream};
 use datafusion::sql::sqlparser::ast;
 use firndb_storage::Form;
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use parking_lot::Mutex;
 
 use super::bind::Binder;
+use super::limits;
 use super::scope::Scope;
 use crate::catalog::{CatalogState, TableEntry, ViewEntry};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::scan;
 use crate::session::rows::{PlannedQuery, Rows, convert};
 
@@ -47,6 +49,7 @@ impl Scope {
 
     /// Plans a view's definition.
     pub(super) fn plan_view(&self, query: &ast::Query) -> Result<LogicalPlan> {
+        limits::refuse(query)?;
         Binder::new(self, None).definition(query)
     }
 
@@ -121,13 +124,20 @@ impl Scope {
         builder.spawn_on(
             async move {
                 let _running = progress;
-                let mut stream = execute_stream(plan, task)?;
-                while let Some(batch) = stream.next().await {
-                    if sender.send(batch).await.is_err() {
-                        break;
+                let all = async {
+                    let mut stream = execute_stream(plan, task)?;
+                    while let Some(batch) = stream.next().await {
+                        if sender.send(batch).await.is_err() {
+                            break;
+                        }
                     }
-                }
-                Ok(())
+                    Ok(())
+                };
+                // A panic of an operator would go on in whoever reads the rows.
+                AssertUnwindSafe(all)
+                    .catch_unwind()
+                    .await
+                    .unwrap_or_else(|panic| Err(Error::of_unwinding(&*panic).into()))
             },
             self.workers.handle(),
         );
@@ -146,7 +156,8 @@ impl Scope {
 
     /// Plans a query as a result to be read.
     pub async fn rows(self: &Arc<Self>, query: &ast::Query) -> Result<Rows> {
-        let ready = ReadyQuery::new(Arc::clone(self), Arc::new(query.clone())).await?;
+        let query = limits::settled(self, query).await?.into_owned();
+        let ready = ReadyQuery::new(Arc::clone(self), Arc::new(query)).await?;
         Ok(Rows::planned(
             Arc::new(ready),
             Arc::clone(&self.cancellation),

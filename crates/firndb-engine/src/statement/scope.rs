@@ -14,6 +14,7 @@ use datafusion::sql::sqlparser::ast::{ObjectName, ObjectNamePart};
 use firndb_storage::{Form, Snapshot, Storage};
 use parking_lot::Mutex;
 
+use super::sequences::GivenNumbers;
 use crate::catalog::{CatalogState, DATABASE, Relation, TEMPORARY_SCHEMA, TableEntry, fold};
 use crate::error::{Error, Result, SqlState, nearest};
 use crate::metadata;
@@ -47,6 +48,8 @@ pub struct Scope {
     pub arguments: Arc<Arguments>,
     /// The caller's frames.
     pub frames: Option<Arc<dyn FrameSource>>,
+    /// What the session's `nextval` gave out.
+    pub(crate) given: Arc<GivenNumbers>,
     /// Frames registered with the session, by folded name.
     pub registered: Arc<BTreeMap<String, Frame>>,
     /// What the progress interface shows.

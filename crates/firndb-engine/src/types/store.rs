@@ -65,6 +65,11 @@ fn nested(column: &str, field: &Field) -> Result<DataType> {
         DataType::FixedSizeList(item, length) => {
             DataType::FixedSizeList(nested_field(column, "item", item)?, *length)
         }
+        DataType::Struct(members) if members.is_empty() => {
+            return Err(Error::unsupported(format!(
+                "column \"{column}\" holds structs without members, which SQL has not"
+            )));
+        }
         DataType::Struct(members) => DataType::Struct(
             members
                 .iter()

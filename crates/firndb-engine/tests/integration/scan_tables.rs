@@ -64,7 +64,7 @@ fn provider(table: &Table, transaction: &Transaction, slots: bool) -> Arc<dyn Ta
         slots,
         whole: false,
     };
-    table_provider(table, &transaction.snapshot(), shape, progress).unwrap()
+    table_provider(table, &transaction.snapshot(), shape, progress, Vec::new()).unwrap()
 }
 
 fn see(context: &SessionContext, table: &Table, transaction: &Transaction, slots: bool) {

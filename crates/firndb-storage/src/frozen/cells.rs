@@ -11,7 +11,7 @@ use arrow::buffer::{BooleanBuffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::DataType;
 
 use super::build::Target;
-use super::bytes::BytesStatistics;
+use super::bytes_statistics::BytesStatistics;
 use super::column::FrozenColumn;
 use super::fixed::FixedStatistics;
 use super::source::aligned;

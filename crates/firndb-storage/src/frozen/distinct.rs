@@ -167,7 +167,7 @@ fn mix(hash: u64, word: u128) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frozen::bytes::ends_of;
+    use crate::frozen::bytes_statistics::ends_of;
 
     fn assert_close(estimate: usize, truth: usize) {
         let error = (estimate as f64 - truth as f64).abs() / truth as f64;

@@ -1,7 +1,6 @@
 //! The least and the greatest of a run of values.
 //!
-//! Several lanes at a time, and, where the processor has them, in registers of 512 or 256 bits: the common denominator of x86-64, for which we build, has no comparison
-//! of 64-bit integers.
+//! Several lanes at a time, and with AVX-512 where the processor has it: AVX2, for which we build, compares 64-bit integers but has no minimum of them.
 
 use super::value::Fixed;
 
@@ -11,17 +10,11 @@ const LANES: usize = 32;
 /// Least and greatest key; the least is above the greatest when there are no values.
 pub(super) fn extremes<N: Fixed>(values: &[N]) -> (N::Key, N::Key) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
+    if std::arch::is_x86_feature_detected!("avx512f")
+        && std::arch::is_x86_feature_detected!("avx512bw")
     {
-        if std::arch::is_x86_feature_detected!("avx512f")
-            && std::arch::is_x86_feature_detected!("avx512bw")
-        {
-            // SAFETY: the processor has what the function needs.
-            return unsafe { extremes_avx512(values) };
-        }
-        if std::arch::is_x86_feature_detected!("avx2") {
-            // SAFETY: as above.
-            return unsafe { extremes_avx2(values) };
-        }
+        // SAFETY: the processor has what the function needs.
+        return unsafe { extremes_avx512(values) };
     }
     extremes_of(values)
 }
@@ -29,12 +22,6 @@ pub(super) fn extremes<N: Fixed>(values: &[N]) -> (N::Key, N::Key) {
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn extremes_avx512<N: Fixed>(values: &[N]) -> (N::Key, N::Key) {
-    extremes_of(values)
-}
-
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-#[target_feature(enable = "avx2")]
-fn extremes_avx2<N: Fixed>(values: &[N]) -> (N::Key, N::Key) {
     extremes_of(values)
 }
 

@@ -14,7 +14,7 @@ use arrow::buffer::{BooleanBuffer, NullBuffer};
 use arrow::datatypes::{DataType, Decimal64Type, Decimal128Type, DecimalType};
 
 use super::build::Target;
-use super::bytes::BytesStatistics;
+use super::bytes_statistics::BytesStatistics;
 use super::column::{FrozenColumn, Statistics};
 use super::distinct::{DistinctSketch, hash_word};
 use super::extremes::extremes;

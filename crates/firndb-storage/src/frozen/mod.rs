@@ -21,6 +21,7 @@
 
 pub mod build;
 mod bytes;
+mod bytes_statistics;
 mod cells;
 pub mod column;
 pub mod distinct;

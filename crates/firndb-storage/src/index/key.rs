@@ -2,7 +2,7 @@
 //!
 //! A key of one integer, date, time, timestamp or short decimal is a number; any other is a string of bytes that orders
 //! as the columns do one after the other (Arrow's row format). SQL's equality is made the keys' equality:
-//! -0.0 becomes 0.0, and every NaN the same one.
+//! -0.0 becomes 0.0, and every NaN the same one. A row with a NULL in its key has no key where keys are unique, and one otherwise.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -10,12 +10,13 @@ use std::sync::Arc;
 use arrow::array::types::*;
 use arrow::array::{Array, ArrayData, ArrayRef, AsArray, make_array};
 use arrow::buffer::{Buffer, NullBuffer};
-use arrow::compute::{CastOptions, cast_with_options};
+use arrow::compute::{CastOptions, SortOptions, cast_with_options};
 use arrow::datatypes::DataType;
 use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use arrow_row::{RowConverter, SortField};
 
+use crate::cell::{Cell, array_of as array_of_cell};
 use crate::frozen::as_stored;
 use crate::{Error, Result};
 
@@ -26,11 +27,17 @@ pub enum Key {
     Integer(u64),
     /// Any other key.
     Bytes(Arc<[u8]>),
+    /// The NULL of one integer-like column, in an index that has entries for NULLs.
+    Null,
 }
 
 /// Encodes the values of an index's columns.
 pub struct KeyEncoder {
     types: Vec<DataType>,
+    /// How each column orders, where keys are bytes.
+    order: Vec<SortOptions>,
+    /// Whether NULLs make keys.
+    nulls: bool,
     /// Whether keys are numbers.
     integer: bool,
     converter: RowConverter,
@@ -47,15 +54,35 @@ impl KeyEncoder {
         if types.is_empty() {
             return Err(ArrowError::InvalidArgumentError("a key without columns".into()).into());
         }
-        let fields = types.iter().cloned().map(SortField::new).collect();
+        let order = vec![SortOptions::default(); types.len()];
         Ok(Self {
             types: types.to_vec(),
             integer: is_integer(types),
-            converter: RowConverter::new(fields)?,
+            converter: converter(types, &order)?,
+            order,
+            nulls: false,
         })
     }
 
-    /// One key a row, `None` where any column is null. The columns may have any `Form`, or the types that `Table::insert` takes.
+    /// As [`new`](Self::new), with keys for NULLs too and an order for each column. Numbers ascend whatever their order, and the NULLs among them stand apart.
+    pub fn with_nulls(types: &[DataType], order: &[SortOptions]) -> Result<Self> {
+        let plain = Self::new(types)?;
+        let default = || std::iter::repeat(SortOptions::default());
+        let order: Vec<SortOptions> = order
+            .iter()
+            .copied()
+            .chain(default())
+            .take(types.len())
+            .collect();
+        Ok(Self {
+            converter: converter(types, &order)?,
+            order,
+            nulls: true,
+            ..plain
+        })
+    }
+
+    /// One key a row; where any column is null, `None` unless NULLs make keys. The columns may have any `Form`, or the types that `Table::insert` takes.
     pub fn encode(&self, columns: &[ArrayRef]) -> Result<Vec<Option<Key>>> {
         if columns.len() != self.types.len() {
             return Err(Error::Internal(format!(
@@ -75,18 +102,48 @@ impl KeyEncoder {
         let valid = |row: usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row));
         if self.integer {
             let numbers = numbers(&columns[0])?;
-            let key = |(row, number)| valid(row).then_some(Key::Integer(number));
+            let key = |(row, number)| match valid(row) {
+                true => Some(Key::Integer(number)),
+                false => self.nulls.then_some(Key::Null),
+            };
             return Ok(numbers.into_iter().enumerate().map(key).collect());
         }
         let rows = self.converter.convert_columns(&columns)?;
-        let key = |row: usize| valid(row).then(|| Key::Bytes(rows.row(row).data().into()));
+        let key = |row: usize| {
+            (self.nulls || valid(row)).then(|| Key::Bytes(rows.row(row).data().into()))
+        };
         Ok((0..rows.num_rows()).map(key).collect())
+    }
+
+    /// The key of one row, given by the cells of the index's columns; where one is null, `None` unless NULLs make keys.
+    pub(crate) fn encode_cells(&self, cells: &[Cell<'_>]) -> Result<Option<Key>> {
+        if cells.iter().any(Cell::is_null) {
+            if !self.nulls {
+                return Ok(None);
+            }
+            if self.integer {
+                return Ok(Some(Key::Null));
+            }
+        }
+        if self.integer
+            && let [Cell::Word(word)] = cells
+        {
+            return Ok(Some(Key::Integer(number_of(*word, &self.types[0]))));
+        }
+        let columns = cells
+            .iter()
+            .zip(&self.types)
+            .map(|(&cell, stored)| array_of_cell(cell, stored))
+            .collect::<Option<Vec<_>>>()
+            .ok_or_else(|| Error::Internal("a key of other types than its index".into()))?;
+        Ok(self.encode(&columns)?.pop().flatten())
     }
 
     /// The key as text for messages: its values, separated by ", ".
     pub fn display(&self, key: &Key) -> Result<String> {
         let columns = match key {
             Key::Integer(number) => vec![array_of(*number, &self.types[0])?],
+            Key::Null => return Ok("NULL".to_owned()),
             Key::Bytes(bytes) => self
                 .converter
                 .convert_rows([self.converter.parser().parse(bytes)])?,
@@ -106,6 +163,51 @@ impl KeyEncoder {
             .join(", "))
     }
 
+    /// Another encoder of the same keys.
+    pub(crate) fn same(&self) -> Result<Self> {
+        Ok(Self {
+            types: self.types.clone(),
+            order: self.order.clone(),
+            converter: converter(&self.types, &self.order)?,
+            ..*self
+        })
+    }
+
+    /// How a key column orders.
+    pub(super) fn order(&self, column: usize) -> SortOptions {
+        self.order.get(column).copied().unwrap_or_default()
+    }
+
+    /// The bytes that the first values of a key make: those of all keys that begin with them begin so. One row.
+    pub(super) fn prefix(&self, values: &[ArrayRef]) -> Result<Vec<u8>> {
+        if values.is_empty() {
+            return Ok(Vec::new());
+        }
+        let types = self.types.get(..values.len()).ok_or_else(|| {
+            Error::Internal(format!(
+                "{} columns for a key of {}",
+                values.len(),
+                self.types.len()
+            ))
+        })?;
+        let values: Vec<ArrayRef> = values
+            .iter()
+            .zip(types)
+            .map(|(value, stored)| exact(value, stored))
+            .collect::<Result<_>>()?;
+        let rows = converter(types, &self.order[..types.len()])?.convert_columns(&values)?;
+        Ok(rows.row(0).data().to_vec())
+    }
+
+    /// The number of one value; `None` of NULL.
+    pub(super) fn number(&self, value: &ArrayRef) -> Result<Option<u64>> {
+        let value = exact(value, &self.types[0])?;
+        if value.is_null(0) {
+            return Ok(None);
+        }
+        Ok(numbers(&value)?.first().copied())
+    }
+
     /// Whether the keys are [`Key::Integer`].
     pub(super) fn is_integer(&self) -> bool {
         self.integer
@@ -121,7 +223,7 @@ impl std::fmt::Debug for KeyEncoder {
 }
 
 /// Orders an entry of bytes and a slot without owning the bytes.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Probe<'a>(pub(super) &'a [u8], pub(super) u64);
 
 impl scc::Equivalent<(Arc<[u8]>, u64)> for Probe<'_> {
@@ -134,6 +236,12 @@ impl scc::Comparable<(Arc<[u8]>, u64)> for Probe<'_> {
     fn compare(&self, entry: &(Arc<[u8]>, u64)) -> Ordering {
         self.0.cmp(&entry.0).then(self.1.cmp(&entry.1))
     }
+}
+
+fn converter(types: &[DataType], order: &[SortOptions]) -> Result<RowConverter> {
+    let fields = types.iter().zip(order);
+    let fields = fields.map(|(stored, order)| SortField::new_with_options(stored.clone(), *order));
+    Ok(RowConverter::new(fields.collect())?)
 }
 
 fn is_integer(types: &[DataType]) -> bool {
@@ -220,6 +328,18 @@ fn numbers(column: &ArrayRef) -> Result<Vec<u64>> {
         DataType::Decimal64(..) => signed!(Decimal64Type),
         other => return Err(Error::Internal(format!("integer keys of type {other}"))),
     })
+}
+
+/// The number of a value of an integer-like type, given by its bits.
+fn number_of(word: u64, stored: &DataType) -> u64 {
+    let signed = match stored {
+        DataType::UInt8 | DataType::UInt16 | DataType::UInt32 | DataType::UInt64 => return word,
+        DataType::Int8 => i64::from(word as i8),
+        DataType::Int16 => i64::from(word as i16),
+        DataType::Int32 | DataType::Date32 => i64::from(word as i32),
+        _ => word as i64,
+    };
+    signed as u64 ^ SIGN
 }
 
 /// The one value that has this number.

@@ -5,9 +5,11 @@
 //! the same time and find each other.
 
 pub mod key;
+mod range;
 #[cfg(test)]
 mod tests;
 pub mod unique;
 
 pub use key::{Key, KeyEncoder};
+pub use range::{Bounds, KeyRange};
 pub use unique::UniqueIndex;

@@ -1,17 +1,18 @@
-//! The concurrent ordered multimap behind PRIMARY KEY and UNIQUE.
+//! The concurrent ordered multimap behind PRIMARY KEY, UNIQUE and CREATE INDEX.
 //!
 //! A B+ tree without latches on reads (`scc::TreeIndex`) over pairs of key and slot. Being in the set is all that an
 //! entry says, so adding and taking away an entry are atomic by themselves. A writer that adds its entry first
 //! and then reads the key's slots finds every other writer of the key that did so before it, or is found by it:
 //! this makes the uniqueness check of concurrent transactions sound.
 
-use std::ops::RangeInclusive;
+use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use scc::{Guard, TreeIndex};
 
 use super::key::Probe;
+use super::range::ascending;
 use crate::Result;
 use crate::index::{Key, KeyEncoder};
 use crate::memory::{Budget, Kind};
@@ -19,15 +20,16 @@ use crate::slot::Slot;
 
 /// A concurrent ordered multimap from keys to slots. Every method takes `&self` and may be called from many threads.
 pub struct UniqueIndex {
-    tree: Tree,
+    pub(super) tree: Tree,
     budget: Arc<Budget>,
     entries: AtomicUsize,
     /// What the budget was charged.
     bytes: AtomicUsize,
 }
 
-enum Tree {
-    Integer(TreeIndex<(u64, u64), ()>),
+pub(super) enum Tree {
+    /// Numbers with their slots, and the slots of NULLs.
+    Integer(TreeIndex<(u64, u64), ()>, TreeIndex<u64, ()>),
     Bytes(TreeIndex<(Arc<[u8]>, u64), ()>),
 }
 
@@ -40,7 +42,7 @@ impl UniqueIndex {
     /// An empty index over the keys of `encoder`.
     pub fn new(encoder: &KeyEncoder, budget: &Arc<Budget>) -> Self {
         let tree = if encoder.is_integer() {
-            Tree::Integer(TreeIndex::new())
+            Tree::Integer(TreeIndex::new(), TreeIndex::new())
         } else {
             Tree::Bytes(TreeIndex::new())
         };
@@ -62,9 +64,10 @@ impl UniqueIndex {
         self.entries.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let added = match (&self.tree, key) {
-            (Tree::Integer(tree), Key::Integer(number)) => {
+            (Tree::Integer(tree, _), Key::Integer(number)) => {
                 tree.insert_sync((*number, slot.0), ()).is_ok()
             }
+            (Tree::Integer(_, nulls), Key::Null) => nulls.insert_sync(slot.0, ()).is_ok(),
             (Tree::Bytes(tree), Key::Bytes(bytes)) => {
                 tree.insert_sync((Arc::clone(bytes), slot.0), ()).is_ok()
             }
@@ -79,7 +82,8 @@ impl UniqueIndex {
     /// Takes an entry away; `false` if it was not there.
     pub fn remove(&self, key: &Key, slot: Slot) -> bool {
         let removed = match (&self.tree, key) {
-            (Tree::Integer(tree), Key::Integer(number)) => tree.remove_sync(&(*number, slot.0)),
+            (Tree::Integer(tree, _), Key::Integer(number)) => tree.remove_sync(&(*number, slot.0)),
+            (Tree::Integer(_, nulls), Key::Null) => nulls.remove_sync(&slot.0),
             (Tree::Bytes(tree), Key::Bytes(bytes)) => tree.remove_sync(&Probe(bytes, slot.0)),
             _ => false,
         };
@@ -93,17 +97,20 @@ impl UniqueIndex {
     pub fn slots(&self, key: &Key) -> Vec<Slot> {
         let guard = Guard::new();
         match (&self.tree, key) {
-            (Tree::Integer(tree), Key::Integer(number)) => {
-                let range = (*number, 0)..=(*number, u64::MAX);
-                tree.range(range, &guard)
-                    .map(|(entry, ())| Slot(entry.1))
-                    .collect()
+            (Tree::Integer(_, nulls), Key::Null) => {
+                nulls.iter(&guard).map(|(slot, ())| Slot(*slot)).collect()
+            }
+            (Tree::Integer(tree, _), Key::Integer(number)) => {
+                let from = Bound::Included((*number, 0));
+                let to = Bound::Included((*number, u64::MAX));
+                let found = ascending(tree, from, to, usize::MAX, &guard);
+                found.into_iter().map(|entry| Slot(entry.1)).collect()
             }
             (Tree::Bytes(tree), Key::Bytes(bytes)) => {
-                let range: RangeInclusive<Probe<'_>> = Probe(bytes, 0)..=Probe(bytes, u64::MAX);
-                tree.range(range, &guard)
-                    .map(|(entry, ())| Slot(entry.1))
-                    .collect()
+                let from = Bound::Included(Probe(bytes, 0));
+                let to = Bound::Included(Probe(bytes, u64::MAX));
+                let found = ascending(tree, from, to, usize::MAX, &guard);
+                found.into_iter().map(|entry| Slot(entry.1)).collect()
             }
             _ => Vec::new(),
         }
@@ -142,7 +149,7 @@ impl std::fmt::Debug for UniqueIndex {
 
 fn entry_bytes(key: &Key) -> usize {
     match key {
-        Key::Integer(_) => ENTRY_BYTES,
+        Key::Integer(_) | Key::Null => ENTRY_BYTES,
         Key::Bytes(bytes) => ENTRY_BYTES + KEY_BYTES + bytes.len(),
     }
 }

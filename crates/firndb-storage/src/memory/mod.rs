@@ -24,10 +24,13 @@ mod ranges;
 mod segment;
 #[cfg(test)]
 mod tests;
+mod trim;
 mod writer;
 
 pub use arena::{Arena, ArenaRange, FrozenBytes};
 pub use budget::{Budget, Kind, MemoryUse, Reclaim, Reservation};
 pub use open::OpenRange;
 pub use private::{PrivateMemory, is_frozen};
+pub use trim::set_trim;
+pub(crate) use trim::trim;
 pub use writer::RangeWriter;

@@ -1,16 +1,21 @@
-//! Unique indexes of a relation: which entries there are, and when they may go.
+//! Indexes of a relation: which entries there are, and when they may go.
 //!
-//! An entry leads from a key to a slot. Invariants:
+//! An entry leads from a key to a slot. The key is what some columns hold, or what a [`KeyProgram`] makes of them: expressions, and for partial indexes
+//! which rows have a key at all. Unique indexes have no entries for keys with a NULL, the others do. Invariants:
 //! - Every live version of a row that somebody may see has its entry: it is added after the row was written and before the statement's
 //!   keys are checked, and taken away only when no version of the row has the key.
 //! - Entries that lead to versions with another key, or to none, are harmless: who follows one rechecks the key on the version that
 //!   counts for him.
+//! - An index is complete for the snapshots that see the transaction which made it, and for that transaction. Others must not read it.
 //!
 //! Two transactions that write one key at a time: each adds its entry and then looks the key up, so at least one of them finds the other.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use arrow::array::ArrayRef;
+use arrow::array::{Array, ArrayRef, BooleanArray};
+use arrow::compute::{SortOptions, cast};
+use arrow::datatypes::DataType;
 
 use super::chain::chain;
 use super::read::{Stage, Wanted, staged};
@@ -23,14 +28,53 @@ use crate::memory::Budget;
 use crate::protocol::{Head, Observed, Outcome, Standard, View, settle};
 use crate::reclaim::Pin;
 use crate::slot::Slot;
+use crate::snapshot::TransactionState;
 use crate::{Error, Result};
 
-/// A unique index.
+/// What the keys of an index are, where they are not just its columns.
+///
+/// It must be a pure function of the columns, and must not panic.
+pub trait KeyProgram: std::fmt::Debug + Send + Sync {
+    /// The stored types of the key's parts.
+    fn types(&self) -> &[DataType];
+    /// The key's parts as messages name them.
+    fn names(&self) -> &[String];
+    /// The key's parts of rows, of which the index's columns are given in [`Form::Compute`], and which of the rows have a key (all of them if `None`).
+    fn keys(
+        &self,
+        columns: &[ArrayRef],
+        rows: usize,
+    ) -> Result<(Vec<ArrayRef>, Option<BooleanArray>)>;
+}
+
+/// What an index is to be.
+#[derive(Debug, Clone)]
+pub struct IndexDefinition {
+    /// Its name.
+    pub name: String,
+    /// Positions of the columns that it reads: the key, unless there is a program.
+    pub columns: Vec<usize>,
+    /// Whether a key may live once only.
+    pub unique: bool,
+    /// How each part of the key orders.
+    pub order: Vec<SortOptions>,
+    /// What makes the key of the columns.
+    pub program: Option<Arc<dyn KeyProgram>>,
+}
+
+/// An index.
 pub(crate) struct Index {
     pub(crate) name: String,
     pub(crate) columns: Vec<Arc<ColumnInfo>>,
+    pub(crate) unique: bool,
+    program: Option<Arc<dyn KeyProgram>>,
     pub(crate) encoder: KeyEncoder,
-    pub(crate) entries: UniqueIndex,
+    /// Shared with the index that this one renames.
+    pub(crate) entries: Arc<UniqueIndex>,
+    /// The transaction that made it.
+    creator: Arc<TransactionState>,
+    /// Whether an open transaction, which excludes other writers, has dropped it: it is maintained, and no longer checked.
+    dropped: AtomicBool,
 }
 
 /// Who holds a key, besides the rows of the one who asks.
@@ -46,18 +90,100 @@ pub(crate) enum Holder {
 
 impl Index {
     pub(crate) fn new(
-        name: &str,
+        definition: &IndexDefinition,
         columns: Vec<Arc<ColumnInfo>>,
+        creator: &Arc<TransactionState>,
         budget: &Arc<Budget>,
     ) -> Result<Self> {
-        let types: Vec<_> = columns.iter().map(|column| column.stored.clone()).collect();
-        let encoder = KeyEncoder::new(&types)?;
+        let of_columns: Vec<_> = columns.iter().map(|column| column.stored.clone()).collect();
+        let types = match &definition.program {
+            Some(program) => program.types(),
+            None => &of_columns,
+        };
+        let encoder = match definition.unique {
+            true => KeyEncoder::new(types)?,
+            false => KeyEncoder::with_nulls(types, &definition.order)?,
+        };
+        Ok(Self {
+            name: definition.name.clone(),
+            entries: Arc::new(UniqueIndex::new(&encoder, budget)),
+            columns,
+            unique: definition.unique,
+            program: definition.program.clone(),
+            encoder,
+            creator: Arc::clone(creator),
+            dropped: AtomicBool::new(false),
+        })
+    }
+
+    /// The same index under another name and with a program that says the same.
+    pub(crate) fn renamed(&self, name: &str, program: Option<Arc<dyn KeyProgram>>) -> Result<Self> {
         Ok(Self {
             name: name.to_owned(),
-            entries: UniqueIndex::new(&encoder, budget),
-            columns,
-            encoder,
+            entries: Arc::clone(&self.entries),
+            columns: self.columns.clone(),
+            unique: self.unique,
+            program,
+            encoder: self.encoder.same()?,
+            creator: Arc::clone(&self.creator),
+            dropped: AtomicBool::new(false),
         })
+    }
+
+    /// Whether it is complete for a view.
+    pub(crate) fn serves(&self, view: &View<'_, Standard>) -> bool {
+        match self.creator.status.outcome() {
+            Outcome::Committed(time) if time <= view.start => true,
+            _ => view
+                .own
+                .is_some_and(|own| std::ptr::eq(own, &self.creator.status)),
+        }
+    }
+
+    pub(crate) fn set_dropped(&self, dropped: bool) {
+        self.dropped.store(dropped, Ordering::Release);
+    }
+
+    pub(crate) fn is_dropped(&self) -> bool {
+        self.dropped.load(Ordering::Acquire)
+    }
+
+    /// The keys of rows of which the index's columns are given, in any `Form` or as `Table::insert` takes them.
+    pub(crate) fn keys_of(&self, columns: &[ArrayRef], rows: usize) -> Result<Vec<Option<Key>>> {
+        let Some(program) = &self.program else {
+            return self.encoder.encode(columns);
+        };
+        let given = columns
+            .iter()
+            .zip(&self.columns)
+            .map(|(column, info)| {
+                let wanted = Form::Compute.data_type(&info.stored);
+                match *column.data_type() == wanted {
+                    true => Ok(Arc::clone(column)),
+                    false => Ok(cast(column, &wanted)?),
+                }
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let (parts, kept) = program.keys(&given, rows)?;
+        let mut keys = self.encoder.encode(&parts)?;
+        if let Some(kept) = kept {
+            for (row, key) in keys.iter_mut().enumerate() {
+                if kept.is_null(row) || !kept.value(row) {
+                    *key = None;
+                }
+            }
+        }
+        Ok(keys)
+    }
+
+    /// Whether the key is what its columns hold, in each row.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.program.is_none()
+    }
+
+    /// The names of the key's parts that do not come from columns.
+    pub(crate) fn names(&self) -> Option<&[String]> {
+        self.program.as_ref().map(|program| program.names())
     }
 
     /// Whether a column is part of the key.
@@ -69,7 +195,7 @@ impl Index {
         let columns = (0..self.columns.len())
             .map(|column| stage.finish(column, rows, &Wanted::All, Form::Native, pin))
             .collect::<Result<Vec<ArrayRef>>>()?;
-        self.encoder.encode(&columns)
+        self.keys_of(&columns, rows.len())
     }
 
     /// The keys in place of rows that the caller owns or knows not to change.
@@ -268,5 +394,14 @@ impl Index {
             columns: names.join(", "),
             key: self.encoder.display(key).unwrap_or_default(),
         }
+    }
+}
+
+impl std::fmt::Debug for Index {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Index")
+            .field("name", &self.name)
+            .field("unique", &self.unique)
+            .finish_non_exhaustive()
     }
 }

@@ -13,6 +13,7 @@ pub(crate) mod index;
 pub(crate) mod layout;
 mod moving;
 pub(crate) mod read;
+pub(crate) mod single;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

@@ -156,6 +156,7 @@ impl BulkInsert<'_> {
         let loaded = relation
             .indexes()
             .iter()
+            .filter(|index| index.unique)
             .map(|index| KeysLoaded {
                 relation: Arc::clone(relation),
                 index: Arc::clone(index),
@@ -190,7 +191,7 @@ impl BulkInsert<'_> {
                     }
                 })
                 .collect::<Result<Vec<_>>>()?;
-            for (row, key) in index.encoder.encode(&columns)?.iter().enumerate() {
+            for (row, key) in index.keys_of(&columns, rows)?.iter().enumerate() {
                 if let Some(key) = key {
                     index.entries.insert(key, slot(block, row))?;
                 }

@@ -5,7 +5,10 @@ mod bulk;
 mod freezing;
 #[cfg(test)]
 mod freezing_tests;
+mod index;
+mod reference;
 mod scan;
+mod single;
 mod statistics;
 mod unique;
 mod write;
@@ -26,11 +29,14 @@ use crate::{Error, Result, Snapshot};
 pub use crate::block::State as BlockState;
 pub use crate::frozen::Form;
 pub use crate::relation::heat::FreezeCounts;
+pub use crate::relation::index::{IndexDefinition, KeyProgram};
 pub use crate::relation::layout::Layout;
 pub use crate::slot::Slot;
 pub use bulk::BulkInsert;
 pub use freezing::{BlockInfo, Freeze};
+pub use index::IndexCursor;
 pub use scan::Scan;
+pub use single::{Moment, Reader, RowByKey, RowUpdate};
 pub use statistics::{ColumnStatistics, TableStatistics};
 
 /// A handle to a table under one layout version. Cheap to clone.

@@ -1,86 +1,43 @@
-//! Unique indexes: creating and dropping them, checking a statement's keys, looking rows up.
+//! Unique indexes: checking a statement's keys, looking rows up.
 
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 
-use super::{Form, Table};
+use super::Table;
 use crate::block::cells::Rows;
 use crate::block::slot;
 use crate::index::Key;
 use crate::protocol::{Standard, View};
 use crate::reclaim::Pin;
-use crate::relation::index::{Holder, Index};
+use crate::relation::index::{Holder, Index, IndexDefinition};
 use crate::slot::Slot;
-use crate::transaction::{Action, Transaction};
+use crate::transaction::Transaction;
 use crate::{Error, Result, Snapshot};
 
 impl Table {
-    /// Adds a unique index over columns of this layout and builds it from what `transaction` sees, then it is kept by every
-    /// write. Keys with a NULL in them never collide. -0.0 equals 0.0, NaN equals NaN.
-    /// Uniqueness is exact at the end of each statement: insert, update and bulk loads collect their keys, and
-    /// `check_unique` compares. Undone with the transaction. Excludes other writers, as `lock_exclusive` does.
+    /// Adds a unique index over columns of this layout: see [`create_index`](Self::create_index).
     pub fn create_unique_index(
         &self,
         transaction: &Transaction,
         name: &str,
         columns: &[usize],
     ) -> Result<()> {
-        self.lock_exclusive(transaction)?;
-        let relation = &self.relation;
-        if relation.indexes().iter().any(|index| index.name == name) {
-            return Err(Error::Internal(format!(
-                "index \"{name}\" is there already"
-            )));
-        }
-        let columns = self.columns(columns)?;
-        let index = Arc::new(Index::new(name, columns, &relation.resources.budget)?);
-        let mut writer = transaction.write(relation, &self.layout)?;
-        {
-            let view = writer.view();
-            for number in 0..relation.block_count() {
-                // Pinned block by block: building may take long.
-                let pin = self.pin();
-                self.index_block(&index, number, &view, &pin)?;
-            }
-        }
-        relation.add_index(Arc::clone(&index));
-        writer.act(Action::AddIndex(Arc::clone(relation), index));
-        Ok(())
-    }
-
-    /// Adds the visible rows of a block to an index that nobody else has yet.
-    fn index_block(
-        &self,
-        index: &Index,
-        number: u32,
-        view: &View<'_, Standard>,
-        pin: &Pin<'_>,
-    ) -> Result<()> {
-        let relation = &self.relation;
-        let block = relation
-            .block(number, pin)
-            .filter(|block| block.is_born(view, pin));
-        let Some(block) = block else { return Ok(()) };
-        let rows = Rows::First(block.rows());
-        let seen = relation.read_block(block, &index.columns, &rows, view, Form::Native, pin)?;
-        let keys = index.encoder.encode(&seen.columns)?;
-        for (key, row) in keys.iter().zip(seen.offsets) {
-            let Some(key) = key else { continue };
-            if !index.entries.slots(key).is_empty() {
-                return Err(self.violation(index, key));
-            }
-            index.entries.insert(key, slot(number, row as usize))?;
-        }
-        Ok(())
+        self.create_index(
+            transaction,
+            &IndexDefinition {
+                name: name.to_owned(),
+                columns: columns.to_vec(),
+                unique: true,
+                order: Vec::new(),
+                program: None,
+            },
+        )
     }
 
     /// Takes the index away when the transaction commits.
     pub fn drop_unique_index(&self, transaction: &Transaction, name: &str) -> Result<()> {
-        let index = self.index(name)?;
-        let mut writer = transaction.write(&self.relation, &self.layout)?;
-        writer.act(Action::DropIndex(Arc::clone(&self.relation), index));
-        Ok(())
+        self.drop_index(transaction, name)
     }
 
     /// Checks the keys written by the current statement: `UniqueViolation` for a key that lives twice, `Conflict` for one whose
@@ -94,13 +51,14 @@ impl Table {
         for chunk in writes.keys[writes.statement_keys..].chunks(256) {
             let pin = self.pin();
             for written in chunk {
-                if written.added && Arc::ptr_eq(&written.relation, &self.relation) {
+                let checked = written.added && written.index.unique && !written.index.is_dropped();
+                if checked && Arc::ptr_eq(&written.relation, &self.relation) {
                     self.check(&written.index, &written.key, written.slot, &view, &pin)?;
                 }
             }
         }
         for loaded in &writes.loaded {
-            if !Arc::ptr_eq(&loaded.relation, &self.relation) {
+            if !Arc::ptr_eq(&loaded.relation, &self.relation) || loaded.index.is_dropped() {
                 continue;
             }
             for number in loaded.first..loaded.first + loaded.count {
@@ -156,7 +114,10 @@ impl Table {
         Ok(())
     }
 
-    fn violation(&self, index: &Index, key: &Key) -> Error {
+    pub(super) fn violation(&self, index: &Index, key: &Key) -> Error {
+        if let Some(names) = index.names() {
+            return index.violation(key, names);
+        }
         let names: Vec<String> = index
             .columns
             .iter()
@@ -175,15 +136,6 @@ impl Table {
         index.violation(key, &names)
     }
 
-    fn index(&self, name: &str) -> Result<Arc<Index>> {
-        self.relation
-            .indexes()
-            .iter()
-            .find(|index| index.name == name)
-            .cloned()
-            .ok_or_else(|| Error::Internal(format!("there is no index \"{name}\"")))
-    }
-
     /// The visible row with the key in each row of `keys` (one column for each of the index's columns), where there is one.
     pub fn lookup(
         &self,
@@ -191,17 +143,24 @@ impl Table {
         index: &str,
         keys: &RecordBatch,
     ) -> Result<Vec<Option<Slot>>> {
-        let index = self.index(index)?;
         let view = snapshot.view();
+        let index = self.index(index, &view)?;
+        self.rows_of(&index, &index.encoder.encode(keys.columns())?, &view)
+    }
+
+    /// The visible row with each key, where there is one.
+    pub(super) fn rows_of(
+        &self,
+        index: &Index,
+        keys: &[Option<Key>],
+        view: &View<'_, Standard>,
+    ) -> Result<Vec<Option<Slot>>> {
         let pin = self.pin();
-        index
-            .encoder
-            .encode(keys.columns())?
-            .iter()
+        keys.iter()
             .map(|key| {
                 let Some(key) = key else { return Ok(None) };
                 for slot in index.entries.slots(key) {
-                    if index.leads(&self.relation, key, slot, &view, &pin)? {
+                    if index.leads(&self.relation, key, slot, view, &pin)? {
                         return Ok(Some(slot));
                     }
                 }

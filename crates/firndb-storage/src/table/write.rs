@@ -58,7 +58,7 @@ impl Table {
             slots.extend((first..first + count).map(|row| slot(block.number, row)));
         }
         for index in self.relation.indexes().iter() {
-            let keys = index.encoder.encode(&self.key_columns(index, rows)?)?;
+            let keys = index.keys_of(&self.key_columns(index, rows)?, total)?;
             for (key, &slot) in keys.into_iter().zip(&slots) {
                 writer.add_key(index, key, slot)?;
             }
@@ -67,7 +67,7 @@ impl Table {
     }
 
     /// The columns of an index in rows of this layout. A column that the layout does not have is at its default.
-    fn key_columns(
+    pub(super) fn key_columns(
         &self,
         index: &Index,
         rows: &RecordBatch,

@@ -16,7 +16,7 @@ use arrow::array::{Array, ArrayRef};
 use arrow::datatypes::{DataType, FieldRef, Schema};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::functions_aggregate::{
-    array_agg, bit_and_or_xor, bool_and_or, median, stddev, string_agg, variance,
+    array_agg, bit_and_or_xor, bool_and_or, stddev, string_agg, variance,
 };
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
@@ -44,7 +44,6 @@ pub(super) fn functions() -> Vec<Arc<AggregateUDF>> {
         (bit_and_or_xor::bit_and_udaf(), &[]),
         (bit_and_or_xor::bit_or_udaf(), &[]),
         (bit_and_or_xor::bit_xor_udaf(), &[]),
-        (median::median_udaf(), &[]),
     ];
     let ordered = ordered.into_iter().map(|named| (named, true));
     let others = others.into_iter().map(|named| (named, false));

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::mem::size_of_val;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, ListArray, new_empty_array};
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array, ListArray, new_empty_array};
 use arrow::buffer::OffsetBuffer;
 use arrow::compute::{cast, concat, filter, is_not_null, sort_to_indices};
-use arrow::datatypes::{DataType, Field, FieldRef, Float64Type};
+use arrow::datatypes::{DataType, Field, FieldRef, Float64Type, Int64Type};
 use arrow::row::{RowConverter, SortField};
 use datafusion::common::{Result, ScalarValue, exec_err};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
@@ -17,6 +17,7 @@ use datafusion::logical_expr::{
 };
 
 use super::frames::Frame;
+use super::middle::as_moment;
 use crate::expr::convert::type_name;
 use crate::parse::QUANTILE_FROM_TOP;
 use crate::{Error, SqlState};
@@ -35,15 +36,48 @@ pub(super) fn functions() -> Vec<Arc<AggregateUDF>> {
         (Kind::Entropy, "entropy", &[]),
     ]
     .into_iter()
-    .map(|(kind, name, aliases)| {
-        Arc::new(AggregateUDF::new_from_impl(Gathering {
-            kind,
-            name,
-            aliases: aliases.iter().map(ToString::to_string).collect(),
-            signature: Signature::user_defined(Volatility::Immutable),
-        }))
-    })
+    .map(|(kind, name, aliases)| Arc::new(gathering(kind, name, aliases)))
     .collect()
+}
+
+fn gathering(kind: Kind, name: &'static str, aliases: &[&str]) -> AggregateUDF {
+    AggregateUDF::new_from_impl(Gathering {
+        kind,
+        name,
+        aliases: aliases.iter().map(ToString::to_string).collect(),
+        signature: Signature::user_defined(Volatility::Immutable),
+    })
+}
+
+/// The aggregate whose state [`middle`] has.
+pub(super) fn percentile_function() -> AggregateUDF {
+    gathering(Kind::Percentile, "quantile_cont", &[])
+}
+
+/// What gathers moments for the one in their middle.
+pub(super) fn middle(args: &AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+    let [field, ..] = args.expr_fields else {
+        return exec_err!("median takes an argument");
+    };
+    if args.is_distinct {
+        return Err(Error::unsupported("median(DISTINCT …) of moments is not supported").into());
+    }
+    Ok(Box::new(Gathered {
+        kind: Kind::Percentile,
+        data_type: field.data_type().clone(),
+        values: Vec::new(),
+        fraction: Some(0.5),
+    }))
+}
+
+/// 42883: no aggregate of this name takes these types.
+pub(super) fn undefined(name: &str, types: &[DataType]) -> Error {
+    let types: Vec<String> = types.iter().map(type_name).collect();
+    Error::new(
+        SqlState::UndefinedFunction,
+        format!("function {name}({}) does not exist", types.join(", ")),
+    )
+    .with_hint("No function matches the given name and argument types. You might need to add explicit type casts.")
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -78,17 +112,6 @@ struct Gathering {
     signature: Signature,
 }
 
-impl Gathering {
-    fn undefined(&self, types: &[DataType]) -> Error {
-        let types: Vec<String> = types.iter().map(type_name).collect();
-        Error::new(
-            SqlState::UndefinedFunction,
-            format!("function {}({}) does not exist", self.name, types.join(", ")),
-        )
-        .with_hint("No function matches the given name and argument types. You might need to add explicit type casts.")
-    }
-}
-
 impl AggregateUDFImpl for Gathering {
     fn name(&self) -> &str {
         self.name
@@ -109,6 +132,12 @@ impl AggregateUDFImpl for Gathering {
             (Kind::Percentile, [value, fraction]) if double(value) && double(fraction) => {
                 vec![DataType::Float64, DataType::Float64]
             }
+            (Kind::Percentile, [value, fraction])
+                if double(fraction)
+                    && let Some(moment) = as_moment(value) =>
+            {
+                vec![moment, DataType::Float64]
+            }
             (Kind::Quantile | Kind::QuantileFromTop, [value, fraction]) if double(fraction) => {
                 vec![value.clone(), DataType::Float64]
             }
@@ -116,13 +145,14 @@ impl AggregateUDFImpl for Gathering {
                 Kind::Product | Kind::Skewness | Kind::Kurtosis | Kind::KurtosisOfPopulation,
                 [value],
             ) if double(value) => vec![DataType::Float64],
-            _ => return Err(self.undefined(types).into()),
+            _ => return Err(undefined(self.name, types).into()),
         })
     }
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         match types.first() {
             Some(value) if self.kind.keeps_type() => Ok(value.clone()),
+            Some(moment @ DataType::Timestamp(_, _)) => Ok(moment.clone()),
             _ => Ok(DataType::Float64),
         }
     }
@@ -252,7 +282,9 @@ impl Accumulator for Gathered {
         if values.is_empty() {
             return match self.kind {
                 Kind::Entropy => Ok(ScalarValue::Float64(Some(0.0))),
-                kind if kind.keeps_type() => ScalarValue::try_from(&self.data_type),
+                kind if kind.keeps_type() || self.data_type.is_temporal() => {
+                    ScalarValue::try_from(&self.data_type)
+                }
                 _ => Ok(ScalarValue::Float64(None)),
             };
         }
@@ -268,6 +300,7 @@ impl Accumulator for Gathered {
             }
             Kind::Quantile => quantile(&values, self.fraction, false),
             Kind::QuantileFromTop => quantile(&values, self.fraction, true),
+            Kind::Percentile if self.data_type.is_temporal() => between(&values, self.fraction),
             Kind::Percentile => percentile(&values, self.fraction),
             Kind::Entropy => {
                 let all = values.len() as f64;
@@ -336,6 +369,27 @@ fn percentile(values: &ArrayRef, fraction: Option<f64>) -> Result<ScalarValue> {
         false => low + (high - low) * place.fract(),
     };
     Ok(ScalarValue::Float64(Some(value)))
+}
+
+/// The moment at a fraction of the sorted ones, to the microsecond.
+fn between(values: &ArrayRef, fraction: Option<f64>) -> Result<ScalarValue> {
+    let Some(fraction) = fraction else {
+        return ScalarValue::try_from(values.data_type());
+    };
+    check_fraction(fraction)?;
+    let moments = cast(values, &DataType::Int64)?;
+    let mut sorted = moments.as_primitive::<Int64Type>().values().to_vec();
+    sorted.sort_unstable();
+    let place = fraction * (sorted.len() - 1) as f64;
+    let (low, high) = (
+        i128::from(sorted[place.floor() as usize]),
+        i128::from(sorted[place.ceil() as usize]),
+    );
+    // Between two values of 64 bits.
+    let moment = low + ((high - low) as f64 * place.fract()).round() as i128;
+    let moment = Int64Array::from(vec![i64::try_from(moment).ok()]);
+    let moment = cast(&moment, values.data_type())?;
+    ScalarValue::try_from_array(&moment, 0)
 }
 
 fn quantile(values: &ArrayRef, fraction: Option<f64>, from_top: bool) -> Result<ScalarValue> {

@@ -4,9 +4,11 @@
 //! every step. The average is taken of the exact sum and becomes a double at the end.
 
 mod distinct;
+mod extremum;
 mod frames;
 mod gather;
 mod groups;
+mod middle;
 mod total;
 
 use std::sync::Arc;
@@ -23,6 +25,8 @@ use datafusion::logical_expr::{
 use crate::expr::convert::type_name;
 use crate::{Error, SqlState};
 
+pub(super) use extremum::at_extreme;
+
 /// The aggregates that replace DataFusion's of the same name.
 pub(super) fn functions() -> Vec<Arc<AggregateUDF>> {
     [Kind::Sum, Kind::Average]
@@ -38,7 +42,9 @@ pub(super) fn functions() -> Vec<Arc<AggregateUDF>> {
             }))
         })
         .chain(gather::functions())
+        .chain(extremum::functions())
         .chain(frames::functions())
+        .chain(std::iter::once(middle::function()))
         .collect()
 }
 

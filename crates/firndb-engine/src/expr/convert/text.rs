@@ -32,7 +32,7 @@ pub(super) fn to_text(
     let texts = match values.data_type() {
         DataType::Utf8View if refinement == Refinement::None => return Ok(Arc::clone(values)),
         DataType::Utf8View => values.as_string_view().clone(),
-        _ => print::print(values, source, how)?,
+        _ => print::print(values, how)?,
     };
     match refinement {
         Refinement::None | Refinement::Uuid => Ok(Arc::new(texts)),

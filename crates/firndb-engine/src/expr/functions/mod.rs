@@ -3,13 +3,19 @@
 //! A [`Shorthand`] stands for an expression: it has a type when SQL text is planned, and `super::semantics` puts the
 //! expression in its place before anything is computed.
 
+mod calendar;
 mod format;
 mod kernel;
+pub(super) mod lambdas;
+mod likeness;
 mod lists;
+mod maps;
 mod moments;
 mod numbers;
+mod padding;
 mod series;
 mod text;
+mod to_char;
 
 use std::sync::{Arc, LazyLock};
 
@@ -25,6 +31,7 @@ use datafusion::logical_expr::{
 
 use super::arithmetic::{ArithmeticOperator, resolve};
 use super::convert::civil_from_days;
+use super::orders;
 use crate::types::{EXTENSION_KEY, UTC, UUID_EXTENSION, sql_name};
 use crate::{Error, SqlState};
 
@@ -66,8 +73,13 @@ pub(super) fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
     all.extend(
         [
             text::kernels(),
+            padding::kernels(),
             numbers::kernels(),
             moments::kernels(),
+            calendar::kernels(),
+            likeness::kernels(),
+            maps::kernels(),
+            to_char::kernels(),
             format::kernels(),
             series::kernels(),
         ]
@@ -147,6 +159,12 @@ enum Form {
     If,
     Operator(ArithmeticOperator),
     Today,
+    /// The labels of the argument's enum.
+    EnumRange,
+    EnumFirst,
+    EnumLast,
+    /// A label's place in its enum, from 0.
+    EnumCode,
 }
 
 impl Form {
@@ -175,12 +193,17 @@ impl Form {
             Form::Operator(ArithmeticOperator::IntegerDivide),
         ),
         ("today", &[], Form::Today),
+        ("enum_range", &[], Form::EnumRange),
+        ("enum_first", &[], Form::EnumFirst),
+        ("enum_last", &[], Form::EnumLast),
+        ("enum_code", &[], Form::EnumCode),
     ];
 
     fn arguments(self) -> usize {
         match self {
             Form::Today => 0,
             Form::Part(_) | Form::Epoch | Form::Length | Form::TypeOf => 1,
+            Form::EnumRange | Form::EnumFirst | Form::EnumLast | Form::EnumCode => 1,
             Form::If => 3,
             _ => 2,
         }
@@ -201,6 +224,9 @@ impl Form {
                 return Ok(resolve(operator, &types[0], &types[1])?.map(|operands| operands.result));
             }
             Form::Today => DataType::Date32,
+            Form::EnumRange => DataType::new_list(DataType::Utf8, true),
+            Form::EnumFirst | Form::EnumLast => DataType::Utf8,
+            Form::EnumCode => DataType::Int64,
         }))
     }
 
@@ -243,6 +269,31 @@ impl Form {
             (Form::If, [condition, then, otherwise]) => {
                 datafusion::logical_expr::when(condition.clone(), then.clone())
                     .otherwise(otherwise.clone())?
+            }
+            (Form::EnumRange | Form::EnumFirst | Form::EnumLast | Form::EnumCode, [value]) => {
+                let Some(labels) = orders::labels(&fields[0]) else {
+                    return Err(Error::new(
+                        SqlState::UndefinedFunction,
+                        "this function takes a value of an enum",
+                    )
+                    .into());
+                };
+                match self {
+                    Form::EnumRange => {
+                        let labels: Vec<ScalarValue> =
+                            labels.into_iter().map(ScalarValue::from).collect();
+                        lit(ScalarValue::List(ScalarValue::new_list_nullable(
+                            &labels,
+                            &DataType::Utf8,
+                        )))
+                    }
+                    Form::EnumFirst => lit(labels.into_iter().next().unwrap_or_default()),
+                    Form::EnumLast => lit(labels.into_iter().next_back().unwrap_or_default()),
+                    _ => {
+                        let place = orders::place_of(value.clone(), labels);
+                        cast(place, DataType::Int64) - lit(1_i64)
+                    }
+                }
             }
             (Form::Today, []) => datetime::current_date().call(vec![]),
             _ => return Ok(None),
@@ -443,21 +494,38 @@ impl ScalarUDFImpl for DateDiff {
         let [part, from, to] = args.args.as_slice() else {
             return exec_err!("date_diff takes a part and two moments");
         };
-        let ColumnarValue::Scalar(part) = part else {
-            return exec_err!("the part of date_diff is a constant");
+        let unit = |part: &str| {
+            let folded = part.to_ascii_lowercase();
+            unit(folded.trim_end_matches('s')).ok_or_else(|| calendar::not_recognized(part))
         };
-        let Some(Some(part)) = part.try_as_str() else {
-            return exec_err!("the part of date_diff is a text");
-        };
-        let part = part.to_ascii_lowercase();
-        let unit = unit(part.trim_end_matches('s')).ok_or_else(|| {
-            Error::new(
-                SqlState::InvalidParameterValue,
-                format!("date part \"{part}\" not recognized"),
-            )
-        })?;
         let from = micros(from, args.number_rows)?;
         let to = micros(to, args.number_rows)?;
+        let part = match part {
+            ColumnarValue::Scalar(part) => match part.try_as_str() {
+                Some(part) => part,
+                None => return exec_err!("the part of date_diff is a text"),
+            },
+            ColumnarValue::Array(parts) => {
+                let parts = arrow::compute::cast(parts, &DataType::Utf8View)?;
+                let differences = parts
+                    .as_string_view()
+                    .iter()
+                    .zip(from.iter().zip(to.iter()))
+                    .map(|row| match row {
+                        (Some(part), (Some(from), Some(to))) => {
+                            let unit = unit(part)?;
+                            Ok(Some(unit(to) - unit(from)))
+                        }
+                        _ => Ok(None),
+                    })
+                    .collect::<crate::Result<PrimitiveArray<Int64Type>>>()?;
+                return Ok(ColumnarValue::Array(Arc::new(differences)));
+            }
+        };
+        let Some(part) = part else {
+            return Ok(ColumnarValue::Scalar(ScalarValue::Int64(None)));
+        };
+        let unit = unit(part)?;
         let difference: PrimitiveArray<Int64Type> =
             arrow::compute::binary(&from, &to, |from, to| unit(to) - unit(from))?;
         Ok(ColumnarValue::Array(Arc::new(difference)))

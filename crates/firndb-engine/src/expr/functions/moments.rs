@@ -7,18 +7,19 @@ use arrow::array::{
     Array, ArrayRef, AsArray, Int64Array, IntervalMonthDayNanoArray, StringViewBuilder,
     TimestampMicrosecondArray,
 };
-use arrow::compute::cast;
+use arrow::compute::{CastOptions, cast, cast_with_options};
 use arrow::datatypes::{
-    DataType, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, TimeUnit,
+    DataType, Field, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, TimeUnit,
     TimestampMicrosecondType,
 };
 use chrono::DateTime;
 use datafusion::common::Result;
-use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::{ColumnarValue, Expr, ScalarFunctionArgs};
 
 use super::kernel::{Kernel, Takes};
 use super::unit;
 use crate::expr::convert::{MICROS_PER_DAY, NANOS_PER_MICRO, civil_from_days, days_from_civil};
+use crate::types::UTC;
 use crate::{Error, SqlState};
 
 /// The functions of this module.
@@ -63,6 +64,17 @@ pub(super) fn kernels() -> Vec<Kernel> {
             arguments: (1, 1),
             yields: |types| is_moment(&types[0]).then_some(DataType::Int64),
             run: |args| epoch(args, |micros| micros.checked_mul(1_000)),
+        },
+        Kernel {
+            name: "to_timestamp",
+            aliases: &[],
+            takes: &[Any],
+            arguments: (1, usize::MAX),
+            yields: |types| match &types[0] {
+                number if number.is_numeric() => (types.len() == 1).then(instant),
+                _ => Some(stamp()),
+            },
+            run: to_timestamp,
         },
         Kernel {
             name: "age",
@@ -110,6 +122,64 @@ pub(super) fn kernels() -> Vec<Kernel> {
             run: complete_units,
         },
     ]
+}
+
+fn instant() -> DataType {
+    DataType::Timestamp(TimeUnit::Microsecond, Some(UTC.into()))
+}
+
+/// Numbers are seconds since 1970 and give instants; text, in one of the given formats, gives a timestamp.
+fn to_timestamp(args: &[ArrayRef]) -> Result<ArrayRef> {
+    use arrow::datatypes::{Decimal128Type, Float64Type};
+    let out_of_range = crate::expr::convert::timestamp_out_of_range;
+    let given = args[0].data_type();
+    let strict = CastOptions {
+        safe: false,
+        ..Default::default()
+    };
+    let micros: TimestampMicrosecondArray = if given.is_floating() {
+        let seconds = cast(&args[0], &DataType::Float64)?;
+        seconds.as_primitive::<Float64Type>().try_unary(|seconds| {
+            let micros = (seconds * 1e6).round();
+            // The bounds of 64 bits as doubles: the upper one is just beyond.
+            match (-(2f64.powi(63))..2f64.powi(63)).contains(&micros) {
+                true => Ok(micros as i64),
+                false => Err(out_of_range()),
+            }
+        })?
+    } else if given.is_numeric() {
+        let seconds = cast_with_options(&args[0], &DataType::Decimal128(38, 6), &strict)?;
+        seconds
+            .as_primitive::<Decimal128Type>()
+            .try_unary(|micros| i64::try_from(micros).map_err(|_| out_of_range()))?
+    } else if args.len() == 1 {
+        return Ok(cast_with_options(&args[0], &stamp(), &strict)?);
+    } else {
+        return formatted_timestamp(args);
+    };
+    Ok(Arc::new(micros.with_timezone(UTC)))
+}
+
+/// Text in one of the formats that follow it.
+fn formatted_timestamp(args: &[ArrayRef]) -> Result<ArrayRef> {
+    let options = Arc::new(datafusion::config::ConfigOptions::default());
+    let function = datafusion::functions::datetime::to_timestamp_micros(&options);
+    let rows = args[0].len();
+    let fields = args
+        .iter()
+        .map(|values| Arc::new(Field::new("", values.data_type().clone(), true)))
+        .collect();
+    let parsed = function.invoke_with_args(ScalarFunctionArgs {
+        args: args
+            .iter()
+            .map(|values| ColumnarValue::Array(Arc::clone(values)))
+            .collect(),
+        arg_fields: fields,
+        number_rows: rows,
+        return_field: Arc::new(Field::new("", stamp(), true)),
+        config_options: options,
+    })?;
+    Ok(cast(&parsed.into_array(rows)?, &stamp())?)
 }
 
 /// Where the bucket of a moment begins: months are counted from January 2000, other times from Monday, the third of that month.

@@ -9,13 +9,13 @@ use arrow::array::ArrayRef;
 use arrow::compute::cast;
 use datafusion::sql::sqlparser::ast::{
     AlterColumnOperation, AlterTable, AlterTableOperation, ColumnDef, DataType as SqlType,
-    DropBehavior, Expr, Ident, RenameTableNameKind, VisitMut, VisitorMut,
+    DropBehavior, Expr, RenameTableNameKind,
 };
 use futures::StreamExt;
 
 use super::definition::{self, DefinedConstraint, Kind};
-use super::{depend, drop, duplicate, existing, index, rewrite};
-use crate::catalog::{Column, Constraint, Relation, TableEntry, fold};
+use super::{constraint, depend, drop, index, reference, rename, rewrite, sequence};
+use crate::catalog::{Column, Constraint, ForeignKey, Relation, TableEntry, fold};
 use crate::error::{Error, Result, SqlState, nearest};
 use crate::session::Outcome;
 use crate::statement::{Work, split_name, unknown_column};
@@ -117,7 +117,13 @@ async fn apply(
         AlterTableOperation::RenameColumn {
             old_column_name,
             new_column_name,
-        } => rename_column(work, entry, old_column_name, new_column_name).map(Some),
+        } => match old_column_name
+            .value
+            .strip_prefix(parse::RENAMED_CONSTRAINT)
+        {
+            Some(name) => rename::rename_constraint(work, entry, name, new_column_name).map(Some),
+            None => rename::rename_column(work, entry, old_column_name, new_column_name).map(Some),
+        },
         AlterTableOperation::RenameTable { table_name } => {
             let (RenameTableNameKind::As(name) | RenameTableNameKind::To(name)) = table_name;
             let (schema, folded) = split_name(name)?;
@@ -129,7 +135,7 @@ async fn apply(
                 .last()
                 .and_then(|part| part.as_ident())
                 .map_or(folded, |ident| work.source.written(ident));
-            rename_table(work, entry, written).map(Some)
+            rename::rename_table(work, entry, written).map(Some)
         }
         AlterTableOperation::AlterColumn { column_name, op } => {
             let position = entry
@@ -139,18 +145,24 @@ async fn apply(
         }
         AlterTableOperation::AddConstraint { constraint, .. } => {
             let defined = definition::constraint(work, constraint)?;
-            index::add_constraint(work, entry, &defined).await.map(Some)
+            constraint::add_constraint(work, entry, &defined)
+                .await
+                .map(Some)
         }
         AlterTableOperation::DropConstraint {
-            if_exists, name, ..
+            if_exists,
+            name,
+            drop_behavior,
         } => {
+            let cascade = matches!(drop_behavior, Some(DropBehavior::Cascade));
             let found = entry
                 .constraints
                 .iter()
                 .find(|constraint| fold(constraint.name()) == fold(&name.value));
             match found {
                 Some(constraint) => {
-                    index::without_constraint(work, entry, constraint.name()).map(Some)
+                    constraint::without_constraint(work, entry, constraint.name(), cascade)
+                        .map(Some)
                 }
                 None if *if_exists => Ok(None),
                 None => Err(unknown_constraint(entry, &name.value)),
@@ -162,12 +174,11 @@ async fn apply(
                 .iter()
                 .find(|constraint| matches!(constraint, Constraint::PrimaryKey { .. }))
                 .ok_or_else(|| unknown_constraint(entry, "primary key"))?;
-            index::without_constraint(work, entry, found.name()).map(Some)
+            constraint::without_constraint(work, entry, found.name(), false).map(Some)
         }
-        AlterTableOperation::RenameConstraint { old_name, .. } => Err(Error::unsupported(format!(
-            "constraint \"{}\" cannot be renamed",
-            old_name.value
-        ))),
+        AlterTableOperation::RenameConstraint { old_name, new_name } => {
+            rename::rename_constraint(work, entry, &old_name.value, new_name).map(Some)
+        }
         AlterTableOperation::OwnerTo { .. } => Err(Error::unsupported("OWNER TO is not supported")),
         other => Err(Error::unsupported(format!(
             "ALTER TABLE … {other} is not supported"
@@ -200,6 +211,30 @@ async fn add_column(
             "column name \"__slot\" is reserved",
         ));
     }
+    if defined.identity.is_some() {
+        return Err(Error::unsupported(
+            "a new identity column of a table that exists is not supported",
+        )
+        .with_hint("Create a sequence, and add a column whose default is its next value."));
+    }
+    if defined.column.generated.is_some() {
+        // The rows that are there are written anew, the column computed as they are.
+        let mut columns = entry.columns.clone();
+        columns.push(defined.column);
+        let trial = TableEntry {
+            columns: columns.clone(),
+            table: super::create::new_storage(work, &entry.name, &columns)?,
+            ..entry.clone()
+        };
+        definition::check_generated(work, &trial)?;
+        let mut values = all_columns(entry);
+        values.push("NULL".to_owned());
+        let mut changed = rewrite::rewritten(work, entry, columns, &values).await?;
+        for constraint in &defined.constraints {
+            changed = index_on_new(work, &changed, constraint)?;
+        }
+        return Ok(Some(changed));
+    }
     let transaction = &work.context.transaction;
     entry.table.lock_exclusive(transaction)?;
     let value = default_value(work, &defined.column).await?;
@@ -221,10 +256,17 @@ async fn add_column(
         .add_column(transaction, Arc::clone(&defined.column.field), value)?;
     entry.table.retire(transaction, false)?;
     let mut changed = entry.clone();
+    let has_default = defined.column.default.is_some();
     changed.columns.push(defined.column);
     changed.table = table;
     for constraint in &defined.constraints {
         changed = match &constraint.kind {
+            Kind::ForeignKey(_) if has_default && rewrite::has_rows(work, entry).await? => {
+                return Err(Error::unsupported(
+                    "a new column with a DEFAULT and REFERENCES on a table with rows is not supported",
+                )
+                .with_hint("Add the column first, then the constraint."));
+            }
             Kind::Check(_) if rewrite::has_rows(work, entry).await? => {
                 return Err(Error::unsupported(
                     "a new column with a CHECK on a table with rows is not supported",
@@ -238,18 +280,19 @@ async fn add_column(
 }
 
 fn index_on_new(
-    work: &Work<'_>,
+    work: &mut Work<'_>,
     entry: &TableEntry,
     defined: &DefinedConstraint,
 ) -> Result<TableEntry> {
     match &defined.kind {
+        Kind::ForeignKey(_) => constraint::add_reference(work, entry, defined),
         Kind::Check(_) => {
             let constraint = definition::resolve(work, entry, defined)?;
             let mut changed = entry.clone();
             changed.constraints.push(constraint);
             Ok(changed)
         }
-        _ => index::add_key(work, entry, defined),
+        _ => constraint::add_key(work, entry, defined),
     }
 }
 
@@ -296,6 +339,26 @@ fn drop_column(
         ));
     }
     let transaction = Arc::clone(&work.context.transaction);
+    let depends = |column: &&Column| {
+        column.generated.as_ref().is_some_and(|expression| {
+            definition::mentioned_columns(entry, expression).contains(&position)
+        })
+    };
+    if let Some(column) = entry.columns.iter().find(depends) {
+        let (gone, made) = (entry.columns[position].field.name(), column.field.name());
+        return Err(Error::new(
+            SqlState::DependentObjectsStillExist,
+            format!(
+                "cannot drop column {gone} of table {} because other objects depend on it",
+                entry.name
+            ),
+        )
+        .with_detail(format!(
+            "column {made} of table {} is generated from it",
+            entry.name
+        ))
+        .with_hint(format!("Drop column {made} first.")));
+    }
     entry.table.lock_exclusive(&transaction)?;
     let mut changed = entry.clone();
     changed.constraints.clear();
@@ -304,6 +367,7 @@ fn drop_column(
             Constraint::Check { condition, .. } => {
                 definition::mentioned_columns(entry, condition).contains(&position)
             }
+            Constraint::ForeignKey(key) => key.columns.contains(&position),
             other => other.key().is_some_and(|key| key.contains(&position)),
         };
         if touched {
@@ -312,13 +376,35 @@ fn drop_column(
                     .table
                     .drop_unique_index(&transaction, constraint.name())?;
             }
+            if let Constraint::ForeignKey(key) = constraint {
+                entry.table.drop_index(&transaction, &key.name)?;
+                changed
+                    .referrers
+                    .retain(|one| !(one.is_of(entry) && one.constraint == key.name));
+                reference::unlink(work, entry, key);
+            }
         } else {
             changed.constraints.push(shifted(constraint, position));
         }
     }
+    changed.indexes.clear();
+    for index in &entry.indexes {
+        if index::mentions(entry, index, position) {
+            entry.table.drop_index(&transaction, &index.name)?;
+        } else {
+            changed.indexes.push(index::shifted(index, position));
+        }
+    }
     changed.table = entry.table.drop_column(&transaction, position)?;
     entry.table.retire(&transaction, false)?;
+    sequence::drop_owned(work, std::iter::once(&entry.columns[position]));
     changed.columns.remove(position);
+    let what = format!(
+        "column {} of table {}",
+        entry.columns[position].field.name(),
+        entry.name
+    );
+    constraint::require_keys(work, entry, &mut changed, cascade, &what)?;
     check_views(
         work,
         entry,
@@ -350,130 +436,11 @@ fn shifted(constraint: &Constraint, position: usize) -> Constraint {
             name: name.clone(),
             columns: shift(columns),
         },
+        Constraint::ForeignKey(key) => Constraint::ForeignKey(ForeignKey {
+            columns: shift(&key.columns),
+            ..key.clone()
+        }),
         check @ Constraint::Check { .. } => check.clone(),
-    }
-}
-
-fn rename_column(
-    work: &mut Work<'_>,
-    entry: &TableEntry,
-    old: &Ident,
-    new: &Ident,
-) -> Result<TableEntry> {
-    let position = entry
-        .column(&old.value)
-        .ok_or_else(|| unknown_column(entry, &old.value))?;
-    if entry
-        .column(&new.value)
-        .is_some_and(|other| other != position)
-    {
-        return Err(Error::new(
-            SqlState::DuplicateColumn,
-            format!(
-                "column \"{}\" of relation \"{}\" already exists",
-                new.value, entry.name
-            ),
-        ));
-    }
-    let written = work.source.written(new);
-    entry.table.lock_exclusive(&work.context.transaction)?;
-    let mut changed = entry.clone();
-    changed.table = entry.table.rename_column(position, &written)?;
-    let column = &mut changed.columns[position];
-    column.field = Arc::new(column.field.as_ref().clone().with_name(&written));
-    let mut renamer = Renamer {
-        old: fold(entry.columns[position].field.name()),
-        new: fold(&written),
-    };
-    for constraint in &mut changed.constraints {
-        if let Constraint::Check { condition, .. } = constraint {
-            let _ = condition.visit(&mut renamer);
-        }
-    }
-    check_views(
-        work,
-        entry,
-        &changed,
-        false,
-        &format!(
-            "column {} of table {}",
-            entry.columns[position].field.name(),
-            entry.name
-        ),
-    )?;
-    Ok(changed)
-}
-
-struct Renamer {
-    old: String,
-    new: String,
-}
-
-impl VisitorMut for Renamer {
-    type Break = ();
-
-    fn pre_visit_expr(&mut self, expression: &mut Expr) -> std::ops::ControlFlow<()> {
-        let name = match expression {
-            Expr::Identifier(name) => Some(name),
-            Expr::CompoundIdentifier(parts) => parts.last_mut(),
-            _ => None,
-        };
-        if let Some(name) = name
-            && name.value == self.old
-        {
-            name.value.clone_from(&self.new);
-            name.quote_style = Some('"');
-        }
-        std::ops::ControlFlow::Continue(())
-    }
-}
-
-fn rename_table(work: &mut Work<'_>, entry: &TableEntry, name: String) -> Result<TableEntry> {
-    if let Some(other) = existing(work, &entry.schema, &name)
-        && other.name() != entry.name
-    {
-        return Err(duplicate(&name));
-    }
-    let views = depend::views_on(work.changes.state(), &entry.schema, &entry.name);
-    if !views.is_empty() {
-        return Err(depend::still_needed(
-            &format!("table {}", entry.name),
-            &views,
-        ));
-    }
-    entry.table.lock_exclusive(&work.context.transaction)?;
-    let mut changed = entry.clone();
-    // A check that says the table's name before a column goes on doing so.
-    let mut renamer = Requalifier {
-        old: fold(&entry.name),
-        new: fold(&name),
-    };
-    for constraint in &mut changed.constraints {
-        if let Constraint::Check { condition, .. } = constraint {
-            let _ = condition.visit(&mut renamer);
-        }
-    }
-    changed.name = name;
-    Ok(changed)
-}
-
-struct Requalifier {
-    old: String,
-    new: String,
-}
-
-impl VisitorMut for Requalifier {
-    type Break = ();
-
-    fn pre_visit_expr(&mut self, expression: &mut Expr) -> std::ops::ControlFlow<()> {
-        if let Expr::CompoundIdentifier(parts) = expression
-            && let [table, _] = parts.as_mut_slice()
-            && table.value == self.old
-        {
-            table.value.clone_from(&self.new);
-            table.quote_style = Some('"');
-        }
-        std::ops::ControlFlow::Continue(())
     }
 }
 
@@ -485,6 +452,16 @@ async fn alter_column(
 ) -> Result<TableEntry> {
     let mut changed = entry.clone();
     match operation {
+        AlterColumnOperation::SetDefault { .. } if entry.columns[position].generated.is_some() => {
+            return Err(Error::new(
+                SqlState::SyntaxError,
+                format!(
+                    "column \"{}\" of relation \"{}\" is a generated column",
+                    entry.columns[position].field.name(),
+                    entry.name
+                ),
+            ));
+        }
         AlterColumnOperation::SetDefault { value } => {
             definition::check_default(work, value)?;
             changed.columns[position].default = Some(value.clone());
@@ -574,7 +551,7 @@ fn all_columns(entry: &TableEntry) -> Vec<String> {
 }
 
 /// Views that no longer plan over the changed table are dropped if `cascade`; else the change is refused.
-fn check_views(
+pub(super) fn check_views(
     work: &mut Work<'_>,
     entry: &TableEntry,
     changed: &TableEntry,
@@ -605,7 +582,7 @@ fn check_views(
     Ok(())
 }
 
-fn unknown_constraint(entry: &TableEntry, name: &str) -> Error {
+pub(super) fn unknown_constraint(entry: &TableEntry, name: &str) -> Error {
     let error = Error::new(
         SqlState::UndefinedObject,
         format!(

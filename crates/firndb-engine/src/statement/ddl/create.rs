@@ -11,11 +11,11 @@ use datafusion::sql::sqlparser::ast::{
 use firndb_storage::Table;
 
 use super::definition::{self, DefinedConstraint};
-use super::{drop, duplicate, existing, new_name};
+use super::{drop, duplicate, existing, index, new_name, reference, sequence};
 use crate::catalog::{Column, Constraint, Relation, TEMPORARY_SCHEMA, TableEntry, fold};
 use crate::error::{Error, Result, SqlState};
 use crate::session::Outcome;
-use crate::statement::{Work, dml};
+use crate::statement::{Work, dml, limits};
 use crate::types;
 
 /// Columns that a table may have.
@@ -31,8 +31,12 @@ pub(super) async fn create_table(work: &mut Work<'_>, create: &CreateTable) -> R
     let Some(query) = &create.query else {
         let mut columns = Vec::with_capacity(create.columns.len());
         let mut constraints = Vec::new();
+        let mut identities = Vec::new();
         for definition in &create.columns {
             let defined = definition::column(work, definition)?;
+            if let Some(options) = defined.identity {
+                identities.push((columns.len(), options));
+            }
             columns.push(defined.column);
             constraints.extend(defined.constraints);
         }
@@ -45,6 +49,7 @@ pub(super) async fn create_table(work: &mut Work<'_>, create: &CreateTable) -> R
                 "a table has at least one column",
             ));
         }
+        sequence::own_sequences(work, &schema, &name, &mut columns, &identities)?;
         let entry = define(work, schema, name, columns, &constraints)?;
         work.changes.put(Relation::Table(Arc::new(entry)));
         return Ok(Outcome::done("CREATE TABLE"));
@@ -108,7 +113,7 @@ fn make_room(work: &mut Work<'_>, create: &CreateTable, schema: &str, name: &str
 
 /// A new table with its constraints.
 fn define(
-    work: &Work<'_>,
+    work: &mut Work<'_>,
     schema: String,
     name: String,
     columns: Vec<Column>,
@@ -123,20 +128,22 @@ fn define(
         name,
         columns,
         constraints: Vec::new(),
+        indexes: Vec::new(),
+        referrers: Vec::new(),
         table,
         comment: None,
     };
-    for defined in constraints {
+    // Keys first: a foreign key may refer to them.
+    let is_reference =
+        |one: &&DefinedConstraint| matches!(one.kind, definition::Kind::ForeignKey(_));
+    let keys = constraints.iter().filter(|one| !is_reference(one));
+    for defined in keys.chain(constraints.iter().filter(is_reference)) {
         let constraint = definition::resolve(work, &entry, defined)?;
         entry.constraints.push(constraint);
     }
-    for constraint in &entry.constraints {
-        if let Some(key) = constraint.key() {
-            entry
-                .table
-                .create_unique_index(&work.context.transaction, constraint.name(), key)?;
-        }
-    }
+    definition::check_generated(work, &entry)?;
+    index::create_all(work, &entry)?;
+    reference::link(work, &mut entry)?;
     debug_assert!(
         entry
             .constraints
@@ -181,7 +188,8 @@ async fn create_as(
 ) -> Result<u64> {
     let context = work.context;
     let scope = &context.scope;
-    let plan = scope.plan(query, None)?;
+    let query = limits::settled(scope, query).await?;
+    let plan = scope.plan(&query, None)?;
     let physical = scope.physical(&plan).await?;
     let result = scope.result_schema(&physical.schema());
     if !definitions.is_empty() && definitions.len() != result.fields().len() {
@@ -204,6 +212,9 @@ async fn create_as(
         columns.push(Column {
             field: Arc::new(stored),
             default: None,
+            generated: None,
+            identity: None,
+            sequence: None,
             comment: None,
         });
     }

@@ -5,18 +5,22 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field};
 use datafusion::common::DFSchema;
 use datafusion::sql::sqlparser::ast::{
-    ColumnDef, ColumnOption, Expr, Ident, IndexColumn, NullsDistinctOption, TableConstraint,
+    ColumnDef, ColumnOption, Expr, ForeignKeyConstraint, Ident, IndexColumn, NullsDistinctOption,
+    ObjectName, SequenceOptions, TableConstraint,
 };
 
-use crate::catalog::{Column, Constraint, TableEntry, fold};
+use super::{reference, sequence};
+use crate::catalog::{Column, Constraint, Identity, TableEntry, fold};
 use crate::error::{Error, Result, SqlState};
-use crate::statement::{Work, unknown_column};
+use crate::statement::{Work, keys, unknown_column};
 use crate::types;
 
 /// What a column's definition says: the column, and the constraints that stand with it.
 pub(super) struct DefinedColumn {
     pub(super) column: Column,
     pub(super) constraints: Vec<DefinedConstraint>,
+    /// Of an identity column, what its sequence is to be.
+    pub(super) identity: Option<Vec<SequenceOptions>>,
 }
 
 /// A constraint before it has a name and positions.
@@ -32,6 +36,7 @@ pub(super) enum Kind {
     PrimaryKey(Vec<String>),
     Unique(Vec<String>),
     Check(Box<Expr>),
+    ForeignKey(Box<ForeignKeyConstraint>),
 }
 
 /// Reads a column's definition.
@@ -40,6 +45,10 @@ pub(super) fn column(work: &Work<'_>, definition: &ColumnDef) -> Result<DefinedC
     let mut constraints = Vec::new();
     let mut nullable = true;
     let mut default = None;
+    let mut generated = None;
+    let serial = sequence::serial_type(&definition.data_type);
+    let mut identity = serial.as_ref().map(|_| Identity::ByDefault);
+    let mut options = Vec::new();
     let mut comment = None;
     for option in &definition.options {
         let constraint = option.name.as_ref().map(|name| work.source.written(name));
@@ -70,24 +79,28 @@ pub(super) fn column(work: &Work<'_>, definition: &ColumnDef) -> Result<DefinedC
                 kind: Kind::Check(check.expr.clone()),
             }),
             ColumnOption::Comment(text) => comment = Some(text.clone()),
-            ColumnOption::ForeignKey(_) => {
-                return Err(Error::unsupported("foreign keys are not supported yet"));
+            ColumnOption::ForeignKey(key) => {
+                let mut defined = reference::defined(work, key, Some(&definition.name.value))?;
+                defined.name = constraint.or(defined.name);
+                constraints.push(defined);
             }
-            ColumnOption::Generated { .. } | ColumnOption::Identity(_) => {
-                return Err(Error::unsupported(
-                    "generated and identity columns are not supported yet",
-                ));
+            ColumnOption::Generated {
+                generation_expr: Some(expression),
+                ..
+            } => generated = Some(expression.clone()),
+            ColumnOption::Generated {
+                generated_as,
+                sequence_options,
+                ..
+            } => {
+                identity = Some(sequence::identity(generated_as));
+                options = sequence_options.clone().unwrap_or_default();
             }
-            ColumnOption::Collation(name) => {
-                if !matches!(
-                    fold(&name.to_string()).as_str(),
-                    "\"c\"" | "c" | "binary" | "posix"
-                ) {
-                    return Err(Error::unsupported(format!(
-                        "collation {name} is not supported: text is compared by its bytes"
-                    )));
-                }
+            ColumnOption::DialectSpecific(words) if matches!(words.as_slice(), [word] if fold(&word.to_string()).starts_with("auto")) =>
+            {
+                identity = Some(Identity::AutoIncrement);
             }
+            ColumnOption::Collation(name) => check_collation(name)?,
             other => {
                 return Err(Error::unsupported(format!(
                     "column option \"{other}\" is not supported"
@@ -95,14 +108,33 @@ pub(super) fn column(work: &Work<'_>, definition: &ColumnDef) -> Result<DefinedC
             }
         }
     }
-    let field = field(work, &name, &definition.data_type, nullable)?;
+    if generated.is_some() && default.is_some() {
+        return Err(Error::new(
+            SqlState::SyntaxError,
+            format!("both default and generation expression specified for column \"{name}\""),
+        ));
+    }
+    if identity.is_some() && (default.is_some() || generated.is_some()) {
+        return Err(Error::new(
+            SqlState::SyntaxError,
+            format!("both identity and default specified for column \"{name}\""),
+        ));
+    }
+    let nullable = nullable && identity.is_none();
+    let data_type = serial.as_ref().unwrap_or(&definition.data_type);
+    let field = field(work, &name, data_type, nullable)?;
     Ok(DefinedColumn {
         column: Column {
             field: Arc::new(field),
             default,
+            generated,
+            // A serial column is one with a default, no more.
+            identity: identity.filter(|_| serial.is_none()),
+            sequence: None,
             comment,
         },
         constraints,
+        identity: identity.map(|_| options),
     })
 }
 
@@ -150,9 +182,7 @@ pub(super) fn constraint(
             name: named(&check.name),
             kind: Kind::Check(check.expr.clone()),
         },
-        TableConstraint::ForeignKey(_) => {
-            return Err(Error::unsupported("foreign keys are not supported yet"));
-        }
+        TableConstraint::ForeignKey(key) => reference::defined(work, key, None)?,
         other => {
             return Err(Error::unsupported(format!(
                 "constraint \"{other}\" is not supported"
@@ -241,6 +271,9 @@ pub(super) fn resolve(
                 condition: condition.as_ref().clone(),
             }
         }
+        Kind::ForeignKey(key) => {
+            Constraint::ForeignKey(reference::resolve(work, table, defined, key)?)
+        }
     };
     if table
         .constraints
@@ -276,6 +309,46 @@ pub(super) fn mentioned_columns(table: &TableEntry, expression: &Expr) -> Vec<us
         std::ops::ControlFlow::<()>::Continue(())
     });
     found
+}
+
+/// Refuses generation expressions that depend on more than the row's own columns, or on generated ones.
+pub(super) fn check_generated(work: &Work<'_>, table: &TableEntry) -> Result<()> {
+    for column in &table.columns {
+        let Some(expression) = &column.generated else {
+            continue;
+        };
+        let mentioned = mentioned_columns(table, expression);
+        if let Some(&other) = mentioned
+            .iter()
+            .find(|&&position| table.columns[position].generated.is_some())
+        {
+            return Err(Error::new(
+                SqlState::InvalidObjectDefinition,
+                format!(
+                    "cannot use generated column \"{}\" in column generation expression",
+                    table.columns[other].field.name()
+                ),
+            ));
+        }
+        keys::check_immutable(work.context, table, expression).map_err(|error| Error {
+            message: error
+                .message
+                .replace("index expression", "column generation expression"),
+            ..error
+        })?;
+        work.context.row_expression(table, expression)?;
+    }
+    Ok(())
+}
+
+/// Refuses collations other than the bytes' own.
+pub(super) fn check_collation(name: &ObjectName) -> Result<()> {
+    match fold(&name.to_string()).as_str() {
+        "\"c\"" | "c" | "\"posix\"" | "posix" | "\"binary\"" | "binary" => Ok(()),
+        _ => Err(Error::unsupported(format!(
+            "collation {name} is not supported: text is compared by its bytes"
+        ))),
+    }
 }
 
 /// A DEFAULT names no column and holds no subquery.
@@ -320,7 +393,7 @@ fn check_nulls(option: &NullsDistinctOption) -> Result<()> {
 }
 
 /// The given name, or PostgreSQL's: `table_column_suffix`, with a number where that is taken.
-fn unique_name(
+pub(super) fn unique_name(
     table: &TableEntry,
     defined: &DefinedConstraint,
     suffix: &str,

@@ -4,10 +4,8 @@ use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{ObjectName, ObjectType, Statement};
 
-use super::depend;
-use crate::catalog::{
-    Constraint, MAIN_SCHEMA, Relation, TEMPORARY_SCHEMA, TableEntry, ViewEntry, fold,
-};
+use super::{depend, index, reference, sequence};
+use crate::catalog::{MAIN_SCHEMA, Relation, TEMPORARY_SCHEMA, TableEntry, ViewEntry};
 use crate::error::{Error, Result, SqlState, nearest};
 use crate::session::Outcome;
 use crate::statement::{Work, split_name};
@@ -30,26 +28,49 @@ pub(super) fn drop_objects(work: &mut Work<'_>, statement: &Statement) -> Result
         ObjectType::Schema => "DROP SCHEMA",
         ObjectType::Type => "DROP TYPE",
         ObjectType::Index => "DROP INDEX",
+        ObjectType::Sequence => "DROP SEQUENCE",
         other => {
             return Err(Error::unsupported(format!("DROP {other} is not supported")));
         }
     };
-    for name in names {
+    let mut names = names.clone();
+    while !names.is_empty() {
+        // Tables that refer to others of the list go first.
+        let free = names.iter().position(|name| !is_referred_to(work, name));
+        let name = &names.remove(free.unwrap_or(0));
         match object_type {
             ObjectType::Table | ObjectType::View => {
                 drop_relation(work, name, object_type, *if_exists, *cascade)?;
             }
             ObjectType::Schema => drop_schema(work, name, *if_exists, *cascade)?,
             ObjectType::Type => drop_type(work, name, *if_exists)?,
-            _ => drop_index(work, name, *if_exists)?,
+            ObjectType::Sequence => {
+                sequence::drop_sequence(work, name, *if_exists, *cascade)?;
+            }
+            _ => index::drop_index(work, name, *if_exists)?,
         }
     }
     Ok(Outcome::done(tag))
 }
 
+/// Whether a foreign key of another table refers to one.
+fn is_referred_to(work: &Work<'_>, name: &ObjectName) -> bool {
+    let Ok(entry) = work.context.table(name) else {
+        return false;
+    };
+    let newest = work.changes.state().exact_table(&entry.schema, &entry.name);
+    newest.is_some_and(|entry| entry.referrers.iter().any(|one| !one.is_of(&entry)))
+}
+
 /// Drops a table, with the views on it if `cascade`.
 pub(super) fn drop_table(work: &mut Work<'_>, entry: &TableEntry, cascade: bool) -> Result<()> {
     drop_views_on(work, &entry.schema, &entry.name, cascade, "table")?;
+    let what = format!("table {}", entry.name);
+    reference::drop_referring(work, entry, cascade, &what, |_, _| true)?;
+    for key in entry.foreign_keys() {
+        reference::unlink(work, entry, key);
+    }
+    sequence::drop_owned(work, entry.columns.iter());
     let transaction = &work.context.transaction;
     entry.table.lock_exclusive(transaction)?;
     entry.table.retire(transaction, true)?;
@@ -156,6 +177,7 @@ fn drop_schema(
         }
         return Err(work.context.scope.unknown_schema(&folded));
     };
+    let has_macros = schema.macros().next().is_some();
     let schema = schema.name.clone();
     if schema == MAIN_SCHEMA || schema == TEMPORARY_SCHEMA {
         return Err(Error::new(
@@ -164,7 +186,8 @@ fn drop_schema(
         ));
     }
     let relations = state.relations(&schema);
-    if !cascade && (!relations.is_empty() || !state.enums(&schema).is_empty()) {
+    let others = !state.enums(&schema).is_empty() || !state.sequences(&schema).is_empty();
+    if !cascade && (!relations.is_empty() || others || has_macros) {
         let list: Vec<String> = relations
             .iter()
             .map(|relation| format!("{} depends on schema {schema}", relation.name()))
@@ -224,53 +247,4 @@ fn drop_type(work: &mut Work<'_>, name: &ObjectName, if_exists: bool) -> Result<
             })
         }
     }
-}
-
-/// An index is a unique constraint under its own name.
-fn drop_index(work: &mut Work<'_>, name: &ObjectName, if_exists: bool) -> Result<()> {
-    let (schema, folded) = split_name(name)?;
-    let state = Arc::clone(work.changes.state());
-    let schemas: Vec<String> = match schema {
-        Some(schema) => vec![schema],
-        None => work
-            .context
-            .scope
-            .path
-            .iter()
-            .cloned()
-            .chain([TEMPORARY_SCHEMA.to_owned()])
-            .collect(),
-    };
-    for schema in &schemas {
-        for relation in state.relations(schema) {
-            let Relation::Table(entry) = relation else {
-                continue;
-            };
-            let Some(constraint) = entry
-                .constraints
-                .iter()
-                .find(|constraint| fold(constraint.name()) == folded)
-            else {
-                continue;
-            };
-            return match constraint {
-                Constraint::Unique { .. } => super::index::drop_constraint(work, &entry, constraint.name()),
-                _ => Err(Error::new(
-                    SqlState::DependentObjectsStillExist,
-                    format!(
-                        "cannot drop index {folded} because constraint {folded} on table {} requires it",
-                        entry.name
-                    ),
-                )
-                .with_hint("Drop the constraint instead.")),
-            };
-        }
-    }
-    if if_exists {
-        return Ok(());
-    }
-    Err(Error::new(
-        SqlState::UndefinedObject,
-        format!("index \"{folded}\" does not exist"),
-    ))
 }

@@ -2,12 +2,17 @@
 
 mod alter;
 mod comment;
+mod constraint;
 mod create;
 mod definition;
 mod depend;
 mod drop;
 mod index;
+mod macros;
+mod reference;
+mod rename;
 mod rewrite;
+mod sequence;
 mod view;
 
 use datafusion::sql::sqlparser::ast::{self, ObjectName, SchemaName, Statement};
@@ -28,6 +33,7 @@ pub(super) async fn run(work: &mut Work<'_>, statement: &Statement) -> Result<Ou
         Statement::AlterTable(alter) => alter::alter_table(work, alter).await,
         Statement::CreateView(view) => view::create_view(work, view),
         Statement::CreateIndex(index) => index::create_index(work, index),
+        Statement::AlterIndex { name, operation } => index::alter_index(work, name, operation),
         Statement::CreateSchema {
             schema_name,
             if_not_exists,
@@ -40,12 +46,13 @@ pub(super) async fn run(work: &mut Work<'_>, statement: &Statement) -> Result<Ou
         Statement::Drop { .. } => drop::drop_objects(work, statement),
         Statement::Truncate(truncate) => rewrite::truncate(work, truncate),
         Statement::Comment { .. } => comment::comment(work, statement),
-        Statement::CreateSequence { .. } => {
-            Err(Error::unsupported("sequences are not supported yet"))
-        }
-        Statement::CreateFunction(_) | Statement::CreateMacro { .. } => Err(Error::unsupported(
-            "functions of one's own are not supported yet",
-        )),
+        Statement::CreateSequence { .. } => sequence::create_sequence(work, statement),
+        Statement::CreateMacro { .. } => macros::create_macro(work, statement),
+        Statement::DropFunction(drop) => macros::drop_macro(work, drop),
+        Statement::CreateFunction(_) => Err(Error::unsupported(
+            "functions in other languages are not supported",
+        )
+        .with_hint("CREATE MACRO f(a) AS … makes a function of an expression.")),
         other => Err(Error::unsupported(format!(
             "{} is not supported",
             verb(other)
@@ -60,6 +67,7 @@ fn verb(statement: &Statement) -> &'static str {
         Statement::AlterTable(_) => "ALTER TABLE",
         Statement::CreateView(_) => "CREATE VIEW",
         Statement::CreateIndex(_) => "CREATE INDEX",
+        Statement::AlterIndex { .. } => "ALTER INDEX",
         Statement::CreateSchema { .. } => "CREATE SCHEMA",
         Statement::CreateType { .. } => "CREATE TYPE",
         Statement::Drop { .. } => "DROP",

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use datafusion::execution::SendableRecordBatchStream;
-use datafusion::sql::sqlparser::ast::{Expr, Truncate};
+use datafusion::sql::sqlparser::ast::{Expr, Truncate, TruncateIdentityOption};
 use futures::StreamExt;
 
 use super::create::new_storage;
+use super::{index, reference, sequence};
 use crate::catalog::{Column, Relation, TableEntry};
 use crate::error::{Error, Result, SqlState};
 use crate::parse;
@@ -33,10 +34,39 @@ pub(super) fn truncate(work: &mut Work<'_>, truncate: &Truncate) -> Result<Outco
             Some(Relation::Table(newest)) => newest,
             _ => entry,
         };
+        check_referrers(work, truncate, &entry)?;
+        if matches!(truncate.identity, Some(TruncateIdentityOption::Restart)) {
+            sequence::restart_owned(work, &entry);
+        }
         let changed = renewed(work, &entry, entry.columns.clone())?;
         work.changes.put(Relation::Table(Arc::new(changed)));
     }
     Ok(Outcome::done("TRUNCATE TABLE"))
+}
+
+/// 0A000 when a table refers to this one that is not emptied with it.
+fn check_referrers(work: &Work<'_>, truncate: &Truncate, entry: &TableEntry) -> Result<()> {
+    for (table, _) in reference::referring(work, entry) {
+        let is_named = truncate.table_names.iter().any(|target| {
+            work.context
+                .table(&target.name)
+                .is_ok_and(|one| one.name == table.name && one.schema == table.schema)
+        });
+        if !is_named && table.name != entry.name {
+            return Err(Error::unsupported(
+                "cannot truncate a table referenced in a foreign key constraint",
+            )
+            .with_detail(format!(
+                "Table \"{}\" references \"{}\".",
+                table.name, entry.name
+            ))
+            .with_hint(format!(
+                "Truncate table \"{}\" at the same time, or DELETE.",
+                table.name
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// A table like this one with new storage for these columns and no rows; the old storage is retired.
@@ -45,16 +75,13 @@ fn renewed(work: &Work<'_>, entry: &TableEntry, columns: Vec<Column>) -> Result<
     entry.table.lock_exclusive(transaction)?;
     entry.table.retire(transaction, true)?;
     let table = new_storage(work, &entry.name, &columns)?;
-    for constraint in &entry.constraints {
-        if let Some(key) = constraint.key() {
-            table.create_unique_index(transaction, constraint.name(), key)?;
-        }
-    }
-    Ok(TableEntry {
+    let changed = TableEntry {
         columns,
         table,
         ..entry.clone()
-    })
+    };
+    index::create_all(work, &changed)?;
+    Ok(changed)
 }
 
 /// Copies a table into new storage for these columns; `values` yields each column from the old row.
@@ -64,7 +91,8 @@ pub(super) async fn rewritten(
     columns: Vec<Column>,
     values: &[String],
 ) -> Result<TableEntry> {
-    let stream = select(work, entry, &values.join(", "), None).await?;
+    let alias = quoted(&crate::catalog::fold(&entry.name));
+    let stream = select(work, entry, &alias, &values.join(", "), None).await?;
     let changed = Arc::new(renewed(work, entry, columns)?);
     let positions: Vec<usize> = (0..changed.columns.len()).collect();
     dml::load(work.context, &changed, &positions, stream).await?;
@@ -122,7 +150,23 @@ pub(super) fn quoted(name: &str) -> String {
 }
 
 async fn any_row(work: &Work<'_>, entry: &TableEntry, condition: &str) -> Result<bool> {
-    let mut stream = select(work, entry, "1", Some(condition)).await?;
+    any_row_as(
+        work,
+        entry,
+        &quoted(&crate::catalog::fold(&entry.name)),
+        condition,
+    )
+    .await
+}
+
+/// Whether a row satisfies a condition, which knows it by this name.
+pub(super) async fn any_row_as(
+    work: &Work<'_>,
+    entry: &TableEntry,
+    alias: &str,
+    condition: &str,
+) -> Result<bool> {
+    let mut stream = select(work, entry, alias, "1", Some(condition)).await?;
     while let Some(batch) = stream.next().await {
         if batch?.num_rows() > 0 {
             return Ok(true);
@@ -135,10 +179,10 @@ async fn any_row(work: &Work<'_>, entry: &TableEntry, condition: &str) -> Result
 async fn select(
     work: &Work<'_>,
     entry: &TableEntry,
+    alias: &str,
     values: &str,
     condition: Option<&str>,
 ) -> Result<SendableRecordBatchStream> {
-    let alias = quoted(&crate::catalog::fold(&entry.name));
     let tail = condition.map_or_else(String::new, |condition| {
         format!(" WHERE {condition} LIMIT 1")
     });

@@ -9,8 +9,8 @@ use arrow::array::{Array, ArrayRef, StructArray};
 use arrow::compute::take;
 use datafusion::sql::sqlparser::ast;
 
-use super::Target;
 use super::query::{alone, identifier, is_default, select};
+use super::{Target, generated};
 use crate::{Error, Result, SqlState};
 
 /// The columns that a statement sets, in the order of its SET clause.
@@ -79,6 +79,12 @@ impl Assignments {
     }
 
     fn set(&mut self, target: &Target, column: usize, value: &ast::Expr) -> Result<()> {
+        if target.is_own(column) && !is_default(value) {
+            return Err(generated::refuse_update(target, column));
+        }
+        if target.is_generated(column) {
+            return Ok(());
+        }
         let expression = if is_default(value) {
             target.default_expression(column)
         } else {
@@ -114,6 +120,9 @@ impl Assignments {
     }
 
     fn add_column(&mut self, target: &Target, column: usize, source: Source) -> Result<()> {
+        if target.is_generated(column) {
+            return Err(generated::refuse_update(target, column));
+        }
         if self.columns.contains(&column) {
             return Err(Error::new(
                 SqlState::SyntaxError,

@@ -8,14 +8,12 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, Float32Array, Float64Array, RecordBatch, UInt64Array,
-};
+use arrow::array::{Array, ArrayRef, AsArray, UInt64Array};
 use arrow::compute::take;
-use arrow::datatypes::{DataType, Float32Type, Float64Type, Schema, UInt64Type};
-use arrow::row::{RowConverter, SortField};
+use arrow::datatypes::UInt64Type;
 use datafusion::sql::sqlparser::ast;
 use firndb_storage::Slot;
+use firndb_storage::index::Key;
 use futures::TryStreamExt;
 
 use super::Target;
@@ -23,21 +21,22 @@ use super::assignment::Assignments;
 use super::query::{Template, alone, always, identifier, select, target, target_columns};
 use super::target::Proposed;
 use super::write::SlotSet;
-use crate::catalog::Constraint;
+use crate::catalog::{IndexKey, UniqueKey};
+use crate::parse::{ConflictTarget, conflict_target};
 use crate::{Error, Result, SqlState};
 
 /// An ON CONFLICT clause at work.
 pub(super) struct Upsert {
     arbiters: Vec<Arbiter>,
     update: Option<ConflictUpdate>,
+    /// INSERT OR REPLACE by several keys: the rows that went.
+    replaced: Option<SlotSet>,
 }
 
-/// A unique constraint that is asked for conflicts.
+/// A unique index that is asked for conflicts, and the keys that the statement itself proposed.
 struct Arbiter {
     index: String,
-    columns: Vec<usize>,
-    converter: RowConverter,
-    proposed: HashSet<Box<[u8]>, ahash::RandomState>,
+    proposed: HashSet<Key, ahash::RandomState>,
 }
 
 /// DO UPDATE.
@@ -89,18 +88,39 @@ impl Upsert {
         };
         let arbiters = arbiters
             .into_iter()
-            .map(|(index, columns)| Arbiter::new(target_table, index, columns))
-            .collect::<Result<_>>()?;
-        Ok(Upsert { arbiters, update })
+            .map(|index| Arbiter {
+                index,
+                proposed: HashSet::default(),
+            })
+            .collect();
+        Ok(Upsert {
+            arbiters,
+            update,
+            replaced: None,
+        })
     }
 
-    /// INSERT OR REPLACE: every column of the row with the key takes the proposed value.
+    /// INSERT OR REPLACE: every column of the row with the key takes the proposed value. Where there are several keys, the rows that have any of them go.
     pub(super) async fn replace(target_table: &Target<'_>) -> Result<Self> {
+        let keys = unique_keys(target_table);
+        if keys.len() != 1 {
+            let arbiters = keys.into_iter().map(|index| Arbiter {
+                index,
+                proposed: HashSet::default(),
+            });
+            return Ok(Upsert {
+                arbiters: arbiters.collect(),
+                update: None,
+                replaced: Some(SlotSet::default()),
+            });
+        }
         let excluded = ast::Ident::new("excluded");
         let assignments = target_table
             .column_names()
             .iter()
-            .map(|name| ast::Assignment {
+            .enumerate()
+            .filter(|(column, _)| !target_table.is_generated(*column))
+            .map(|(_, name)| ast::Assignment {
                 target: ast::AssignmentTarget::ColumnName(vec![identifier(name)].into()),
                 value: super::query::column(&excluded, name),
             })
@@ -124,14 +144,52 @@ impl Upsert {
     ) -> Result<Resolution> {
         let mut found = Vec::with_capacity(self.arbiters.len());
         let mut keys = Vec::with_capacity(self.arbiters.len());
+        let proposed = target.batch(columns.to_vec(), rows)?;
         for arbiter in &self.arbiters {
-            found.push(arbiter.stored(target, columns)?);
-            keys.push(arbiter.keys(columns)?);
+            let snapshot = &target.context().snapshot;
+            let table = target.table();
+            let of_rows = table.conflicts(snapshot, &arbiter.index, &proposed)?;
+            let (of_rows, stored): (Vec<_>, Vec<_>) = of_rows.into_iter().unzip();
+            found.push(stored);
+            keys.push(of_rows);
         }
         let mut resolution = Resolution {
             fresh: Vec::new(),
             conflicts: Vec::new(),
         };
+        if let Some(replaced) = &mut self.replaced {
+            let gone = found.iter().flatten().flatten().copied();
+            let gone: Vec<Slot> = gone.filter(|slot| replaced.insert(slot.0)).collect();
+            if !gone.is_empty() {
+                target.delete(&gone)?;
+            }
+            // Each row takes the place of those before it that share a key with it.
+            let mut later: Vec<HashSet<&Key, ahash::RandomState>> =
+                vec![HashSet::default(); keys.len()];
+            for row in (0..rows).rev() {
+                let mut stays = true;
+                for (later, keys) in later.iter_mut().zip(&keys) {
+                    if let Some(key) = &keys[row] {
+                        stays &= later.insert(key);
+                    }
+                }
+                if stays {
+                    resolution.fresh.push(row as u64);
+                }
+            }
+            resolution.fresh.reverse();
+            for (arbiter, keys) in self.arbiters.iter_mut().zip(&keys) {
+                for key in keys.iter().flatten() {
+                    if arbiter.proposed.contains(key) {
+                        return Err(Error::unsupported(
+                            "INSERT OR REPLACE of many rows that replace each other by several keys",
+                        ));
+                    }
+                }
+                arbiter.proposed.extend(keys.iter().flatten().cloned());
+            }
+            return Ok(resolution);
+        }
         for row in 0..rows {
             if let Some(slot) = found.iter().find_map(|slots| slots[row]) {
                 if self.update.is_some() {
@@ -176,58 +234,6 @@ impl Upsert {
                 columns: columns.iter().map(|column| column.slice(0, 0)).collect(),
             }),
         }
-    }
-}
-
-impl Arbiter {
-    fn new(target: &Target, index: String, columns: Vec<usize>) -> Result<Self> {
-        let fields = columns
-            .iter()
-            .map(|&column| SortField::new(target.schema().field(column).data_type().clone()))
-            .collect();
-        Ok(Arbiter {
-            index,
-            columns,
-            converter: RowConverter::new(fields)?,
-            proposed: HashSet::default(),
-        })
-    }
-
-    /// The stored row with the key of each proposed row.
-    fn stored(&self, target: &Target, columns: &[ArrayRef]) -> Result<Vec<Option<Slot>>> {
-        let fields: Vec<_> = self
-            .columns
-            .iter()
-            .map(|&column| target.schema().field(column).clone().with_nullable(true))
-            .collect();
-        let keys = RecordBatch::try_new(
-            Arc::new(Schema::new(fields)),
-            self.columns
-                .iter()
-                .map(|&column| Arc::clone(&columns[column]))
-                .collect(),
-        )?;
-        let snapshot = &target.context().snapshot;
-        Ok(target.table().lookup(snapshot, &self.index, &keys)?)
-    }
-
-    /// The key of each row as bytes that are equal when the keys are; none where a column is NULL.
-    fn keys(&self, columns: &[ArrayRef]) -> Result<Vec<Option<Box<[u8]>>>> {
-        let columns: Vec<ArrayRef> = self
-            .columns
-            .iter()
-            .map(|&column| canonical(&columns[column]))
-            .collect();
-        let rows = self.converter.convert_columns(&columns)?;
-        let nulls: Vec<_> = columns
-            .iter()
-            .filter_map(|column| column.logical_nulls())
-            .collect();
-        let keys = rows.iter().enumerate().map(|(number, row)| {
-            let is_null = nulls.iter().any(|nulls| nulls.is_null(number));
-            (!is_null).then(|| row.as_ref().into())
-        });
-        Ok(keys.collect())
     }
 }
 
@@ -329,13 +335,20 @@ pub(super) fn write_changes(
     target: &Target,
     slots: &[Slot],
     columns: &[usize],
-    values: Vec<ArrayRef>,
+    mut values: Vec<ArrayRef>,
     rows: &mut [ArrayRef],
 ) -> Result<()> {
     for (&column, value) in columns.iter().zip(&values) {
         rows[column] = Arc::clone(value);
     }
-    let known: Vec<Option<ArrayRef>> = rows.iter().cloned().map(Some).collect();
+    let mut known: Vec<Option<ArrayRef>> = rows.iter().cloned().map(Some).collect();
+    target.regenerate(columns, &mut values, &mut known, slots.len())?;
+    let columns = &target.with_generated(columns);
+    for (row, known) in rows.iter_mut().zip(&known) {
+        if let Some(known) = known {
+            *row = Arc::clone(known);
+        }
+    }
     target.enforce(&Proposed {
         columns: &known,
         rows: slots.len(),
@@ -358,35 +371,93 @@ pub(super) fn concat_parts(target: &Target, parts: &[Vec<ArrayRef>]) -> Result<V
         .collect()
 }
 
-fn unique_keys(target: &Target) -> Vec<(String, Vec<usize>)> {
-    let constraints = target.entry().constraints.iter();
-    constraints
-        .filter_map(|constraint| match constraint {
-            Constraint::PrimaryKey { name, columns } | Constraint::Unique { name, columns } => {
-                Some((name.clone(), columns.clone()))
-            }
-            Constraint::Check { .. } => None,
-        })
-        .collect()
+/// The names of the target's unique indexes.
+fn unique_keys(target: &Target) -> Vec<String> {
+    let keys = target.entry().unique_keys();
+    keys.map(|key| key.name.to_owned()).collect()
 }
 
-/// The constraint that a conflict target names.
-fn named(target: &Target, wanted: &ast::ConflictTarget) -> Result<(String, Vec<usize>)> {
-    let keys = unique_keys(target);
+/// Whether a target names just the parts of a key, in any order.
+fn names_key(target: &Target, wanted: &ConflictTarget, key: &UniqueKey<'_>) -> Result<bool> {
+    let mut parts = Vec::with_capacity(wanted.parts.len());
+    for part in &wanted.parts {
+        parts.push(match plain(part) {
+            ast::Expr::Identifier(name) => Part::Column(target.find(name)?),
+            other => Part::Text(other.to_string()),
+        });
+    }
+    let of_key: Vec<Part> = match (&key.columns, key.index) {
+        (Some(columns), _) => columns.iter().map(|&column| Part::Column(column)).collect(),
+        (None, Some(index)) => index
+            .parts
+            .iter()
+            .map(|part| match &part.key {
+                IndexKey::Column(column) => Part::Column(*column),
+                IndexKey::Expression(expression) => Part::Text(plain(expression).to_string()),
+            })
+            .collect(),
+        (None, None) => return Ok(false),
+    };
+    let same = parts.iter().all(|part| of_key.contains(part))
+        && of_key.iter().all(|part| parts.contains(part));
+    let predicate = key.index.and_then(|index| index.predicate.as_ref());
+    let implied = predicate.is_none_or(|predicate| {
+        let predicate = plain(predicate).to_string();
+        let mut conjuncts = Vec::new();
+        if let Some(condition) = &wanted.condition {
+            collect_conjuncts(condition, &mut conjuncts);
+        }
+        conjuncts.contains(&predicate)
+    });
+    Ok(same && implied)
+}
+
+/// A part of a key.
+#[derive(PartialEq, Eq)]
+enum Part {
+    Column(usize),
+    Text(String),
+}
+
+/// An expression without the parentheses around it.
+fn plain(expression: &ast::Expr) -> &ast::Expr {
+    match expression {
+        ast::Expr::Nested(inner) => plain(inner),
+        ast::Expr::Collate { expr, .. } => plain(expr),
+        other => other,
+    }
+}
+
+/// A condition and the parts that AND makes it of, as text.
+fn collect_conjuncts(condition: &ast::Expr, found: &mut Vec<String>) {
+    let condition = plain(condition);
+    found.push(condition.to_string());
+    if let ast::Expr::BinaryOp {
+        left,
+        op: ast::BinaryOperator::And,
+        right,
+    } = condition
+    {
+        collect_conjuncts(left, found);
+        collect_conjuncts(right, found);
+    }
+}
+
+/// The unique index that a conflict target names.
+fn named(target: &Target, wanted: &ast::ConflictTarget) -> Result<String> {
     match wanted {
         ast::ConflictTarget::Columns(names) => {
-            let mut columns: Vec<usize> = names
-                .iter()
-                .map(|name| target.find(name))
-                .collect::<Result<_>>()?;
-            columns.sort_unstable();
-            columns.dedup();
-            let same = |key: &(String, Vec<usize>)| {
-                let mut sorted = key.1.clone();
-                sorted.sort_unstable();
-                sorted == columns
-            };
-            keys.into_iter().find(same).ok_or_else(|| {
+            let wanted = conflict_target(names)?;
+            let mut partial = None;
+            for key in target.entry().unique_keys() {
+                if names_key(target, &wanted, &key)? {
+                    if key.index.is_none_or(|index| index.predicate.is_none()) {
+                        return Ok(key.name.to_owned());
+                    }
+                    partial.get_or_insert_with(|| key.name.to_owned());
+                }
+            }
+            partial.ok_or_else(|| {
                 Error::new(
                     SqlState::InvalidColumnReference,
                     "there is no unique or exclusion constraint matching the ON CONFLICT specification",
@@ -396,9 +467,10 @@ fn named(target: &Target, wanted: &ast::ConflictTarget) -> Result<(String, Vec<u
         ast::ConflictTarget::OnConstraint(name) => {
             let ident = name.0.last().and_then(|part| part.as_ident());
             let wanted = ident.map_or_else(|| name.to_string(), |ident| ident.value.clone());
-            let exact = keys.iter().position(|(name, _)| *name == wanted);
+            let keys = unique_keys(target);
+            let exact = keys.iter().position(|name| *name == wanted);
             let folded = || {
-                let same = |(name, _): &(String, Vec<usize>)| name.eq_ignore_ascii_case(&wanted);
+                let same = |name: &String| name.eq_ignore_ascii_case(&wanted);
                 keys.iter().position(same)
             };
             match exact.or_else(folded) {
@@ -412,35 +484,6 @@ fn named(target: &Target, wanted: &ast::ConflictTarget) -> Result<(String, Vec<u
                 )),
             }
         }
-    }
-}
-
-/// Floats with one zero and one NaN, as unique keys compare them.
-fn canonical(column: &ArrayRef) -> ArrayRef {
-    match column.data_type() {
-        DataType::Float64 => {
-            let values = column.as_primitive::<Float64Type>();
-            let canonical: Float64Array = values.unary(|value| {
-                if value.is_nan() {
-                    f64::NAN
-                } else {
-                    value + 0.0
-                }
-            });
-            Arc::new(canonical)
-        }
-        DataType::Float32 => {
-            let values = column.as_primitive::<Float32Type>();
-            let canonical: Float32Array = values.unary(|value| {
-                if value.is_nan() {
-                    f32::NAN
-                } else {
-                    value + 0.0
-                }
-            });
-            Arc::new(canonical)
-        }
-        _ => Arc::clone(column),
     }
 }
 

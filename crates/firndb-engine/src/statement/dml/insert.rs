@@ -21,7 +21,7 @@ use super::query::identifier;
 use super::returning::Returning;
 use super::target::Proposed;
 use super::write::Writer;
-use super::{Target, values};
+use super::{Target, generated, values};
 use crate::catalog::TableEntry;
 use crate::session::Outcome;
 use crate::statement::StatementContext;
@@ -56,6 +56,7 @@ pub(super) async fn run(
             Some(Upsert::plan(&target, &clause, with).await?)
         }
         (None, Some(ast::SqliteOnConflict::Replace)) => Some(Upsert::replace(&target).await?),
+        (None, None) if insert.replace_into => Some(Upsert::replace(&target).await?),
         (None, None | Some(ast::SqliteOnConflict::Abort)) => None,
         _ => return Err(Error::unsupported("this conflict clause of INSERT")),
     };
@@ -92,6 +93,9 @@ pub(super) async fn run(
                     false => named,
                 };
                 let columns = destination(&target, named.as_deref(), width)?;
+                if let Some(&column) = columns.iter().find(|&&one| target.is_own(one)) {
+                    return Err(generated::refuse_insert(&target, column));
+                }
                 let stream = context.run(plan).await?;
                 insertion.add_stream(&columns, stream).await?;
             }
@@ -179,11 +183,13 @@ impl<'t> Insertion<'t> {
         for (&column, values) in columns.iter().zip(given) {
             complete[column] = Some(values);
         }
+        self.target.number(&mut complete, columns)?;
         for (column, values) in complete.iter_mut().enumerate() {
             if values.is_none() {
                 *values = Some(self.target.default(column, rows)?);
             }
         }
+        self.target.generate(&mut complete, rows)?;
         self.target.enforce(&Proposed {
             columns: &complete,
             rows,
@@ -196,7 +202,7 @@ impl<'t> Insertion<'t> {
                 if let Some(returning) = &mut self.returning {
                     returning.add(complete.clone(), rows)?;
                 }
-                self.writer.write(self.target.batch(complete, rows)?)
+                self.writer.write(self.target.inserted(complete, rows)?)
             }
         }
     }
@@ -234,12 +240,12 @@ impl<'t> Insertion<'t> {
         }
         self.updated += updated.rows.len() as u64;
         self.writer
-            .write(self.target.batch(inserted, resolution.fresh.len())?)
+            .write(self.target.inserted(inserted, resolution.fresh.len())?)
     }
 
     async fn finish(self) -> Result<Outcome> {
         let inserted = self.writer.finish()?;
-        self.target.check_unique()?;
+        self.target.complete()?;
         let rows = match self.returning {
             Some(returning) => Some(returning.finish(self.target).await?),
             None => None,
@@ -295,7 +301,11 @@ pub(super) fn destination(
     named: Option<&[usize]>,
     width: usize,
 ) -> Result<Vec<usize>> {
-    let available = named.map_or(target.width(), <[usize]>::len);
+    // Generated columns are passed over, unless there are values for all columns: DEFAULT may stand among them.
+    let ordinary: Vec<usize> = (0..target.width())
+        .filter(|&column| width == target.width() || !target.is_generated(column))
+        .collect();
+    let available = named.map_or(ordinary.len(), <[usize]>::len);
     if width > available {
         return Err(Error::new(
             SqlState::SyntaxError,
@@ -308,7 +318,7 @@ pub(super) fn destination(
             "INSERT has more target columns than expressions",
         )),
         Some(columns) => Ok(columns.to_vec()),
-        None => Ok((0..width).collect()),
+        None => Ok(ordinary[..width].to_vec()),
     }
 }
 
@@ -348,7 +358,6 @@ fn refuse_other_dialects(insert: &ast::Insert) -> Result<()> {
         || !insert.after_columns.is_empty()
         || !insert.assignments.is_empty()
         || insert.output.is_some()
-        || insert.replace_into
         || insert.priority.is_some()
         || insert.insert_alias.is_some()
         || insert.settings.is_some()

@@ -78,7 +78,7 @@ pub(super) async fn run(
         }
     }
     let affected = merging.affected + merging.writer.finish()?;
-    target.check_unique()?;
+    target.complete()?;
     finish("MERGE", affected, merging.returning, &target).await
 }
 
@@ -410,13 +410,15 @@ impl Merging<'_> {
                         *values = Some(target.default(column, rows.len())?);
                     }
                 }
+                target.generate(&mut new, rows.len())?;
                 target.enforce(&Proposed {
                     columns: &new,
                     rows: rows.len(),
                     slots: None,
                 })?;
                 let new: Vec<ArrayRef> = new.into_iter().flatten().collect();
-                self.writer.write(target.batch(new.clone(), rows.len())?)?;
+                self.writer
+                    .write(target.inserted(new.clone(), rows.len())?)?;
                 Ok(Some(new))
             }
         }

@@ -36,6 +36,8 @@ use std::sync::Arc;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::sql::sqlparser::ast;
 
+pub(crate) use reference::Deferred;
+
 use super::StatementContext;
 use crate::catalog::TableEntry;
 use crate::session::Outcome;
@@ -43,10 +45,12 @@ use crate::{Error, Result};
 
 mod assignment;
 mod conflict;
+mod generated;
 mod insert;
 mod merge;
 mod point;
 mod query;
+mod reference;
 mod returning;
 mod target;
 mod update;
@@ -54,6 +58,7 @@ mod values;
 mod write;
 
 use target::Target;
+pub(crate) use values::constant;
 
 /// INSERT: VALUES, SELECT, DEFAULT VALUES, ON CONFLICT, RETURNING.
 pub async fn insert(context: &StatementContext, insert: &ast::Insert) -> Result<Outcome> {

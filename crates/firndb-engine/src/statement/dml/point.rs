@@ -20,7 +20,6 @@ use super::assignment::Assignments;
 use super::conflict::write_changes;
 use super::values::constant;
 use crate::Result;
-use crate::catalog::Constraint;
 use crate::types::Refinement;
 
 /// The key of one row.
@@ -35,28 +34,21 @@ impl Point {
     pub(super) fn of(target: &Target, condition: Option<&ast::Expr>) -> Option<Point> {
         let mut fixed = Vec::new();
         collect(target, condition?, &mut fixed)?;
-        let constraints = target.entry().constraints.iter();
-        constraints
-            .filter_map(|constraint| match constraint {
-                Constraint::PrimaryKey { name, columns } | Constraint::Unique { name, columns } => {
-                    Some((name, columns))
-                }
-                Constraint::Check { .. } => None,
+        target.entry().unique_keys().find_map(|unique| {
+            let columns = unique.columns?;
+            if columns.len() != fixed.len() {
+                return None;
+            }
+            let key = columns.iter().map(|column| {
+                let of_column = fixed.iter().find(|(other, _)| other == column);
+                of_column.map(|(_, value)| Arc::clone(value))
+            });
+            Some(Point {
+                index: unique.name.to_owned(),
+                key: key.collect::<Option<Vec<_>>>()?,
+                columns,
             })
-            .find_map(|(name, columns)| {
-                if columns.len() != fixed.len() {
-                    return None;
-                }
-                let key = columns.iter().map(|column| {
-                    let of_column = fixed.iter().find(|(other, _)| other == column);
-                    of_column.map(|(_, value)| Arc::clone(value))
-                });
-                Some(Point {
-                    index: name.clone(),
-                    columns: columns.clone(),
-                    key: key.collect::<Option<Vec<_>>>()?,
-                })
-            })
+        })
     }
 
     /// The row's slot; none if no row has the key.

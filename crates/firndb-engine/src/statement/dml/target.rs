@@ -13,9 +13,12 @@ use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 use datafusion::physical_plan::ColumnarValue;
 use datafusion::sql::sqlparser::ast;
 use firndb_storage::{Form, Slot};
+use parking_lot::Mutex;
 
+use super::generated::Generated;
 use super::query::identifier;
-use crate::catalog::{Constraint, TableEntry, fold};
+use super::reference::Noted;
+use crate::catalog::{Constraint, Identity, TableEntry, fold};
 use crate::statement::{StatementContext, unknown_column};
 use crate::types::Refinement;
 use crate::{Error, Result, SqlState, expr};
@@ -31,6 +34,9 @@ pub(super) struct Target<'a> {
     schema: SchemaRef,
     names: Vec<String>,
     checks: Vec<Check>,
+    generated: Vec<Generated>,
+    /// What its writes mean for foreign keys.
+    noted: Mutex<Noted>,
 }
 
 /// A CHECK over the columns that it reads.
@@ -84,13 +90,16 @@ impl<'a> Target<'a> {
                 _ => None,
             })
             .collect::<Result<_>>()?;
+        let generated = Generated::of(context, &entry, &schema)?;
         Ok(Target {
+            generated,
             context,
             names: entry.folded_names(),
             entry,
             name,
             schema,
             checks,
+            noted: Mutex::default(),
         })
     }
 
@@ -227,16 +236,97 @@ impl<'a> Target<'a> {
 
     /// The columns that must be at hand to check rows of which only `written` change.
     pub(super) fn columns_to_check(&self, written: &[usize]) -> Vec<usize> {
+        let changed = self.with_generated(written);
         let mut needed: Vec<usize> = self
             .checks
             .iter()
-            .filter(|check| check.reads_any(written))
+            .filter(|check| check.reads_any(&changed))
             .flat_map(|check| check.columns.iter().copied())
-            .filter(|column| !written.contains(column))
+            .filter(|column| !changed.contains(column))
             .collect();
+        let made = self
+            .generated
+            .iter()
+            .filter(|one| changed.contains(&one.column));
+        needed.extend(
+            made.flat_map(|one| one.read.iter().copied())
+                .filter(|column| !written.contains(column)),
+        );
         needed.sort_unstable();
         needed.dedup();
         needed
+    }
+
+    /// Whether a column is generated.
+    pub(super) fn is_generated(&self, column: usize) -> bool {
+        self.generated.iter().any(|one| one.column == column)
+    }
+
+    /// Whether a column takes no value but its own.
+    pub(super) fn is_own(&self, column: usize) -> bool {
+        self.is_generated(column) || self.entry.columns[column].identity == Some(Identity::Always)
+    }
+
+    /// Gives new rows their numbers in AUTOINCREMENT columns where they have none, and goes on beyond those that they have.
+    pub(super) fn number(&self, columns: &mut [Option<ArrayRef>], given: &[usize]) -> Result<()> {
+        for &column in given {
+            let entry = &self.entry.columns[column];
+            let (Some(Identity::AutoIncrement), Some((schema, name)), Some(values)) =
+                (entry.identity, &entry.sequence, &columns[column])
+            else {
+                continue;
+            };
+            let Some(sequence) = self.context.catalog.sequence(schema, name) else {
+                continue;
+            };
+            let values = cast(values, &DataType::Int64)?;
+            let values = values.as_primitive::<arrow::datatypes::Int64Type>();
+            let mut numbered = Vec::with_capacity(values.len());
+            for value in values {
+                numbered.push(match value {
+                    Some(value) => {
+                        sequence.pass(value);
+                        value
+                    }
+                    None => sequence.next()?,
+                });
+            }
+            let numbered: ArrayRef = Arc::new(arrow::array::Int64Array::from(numbered));
+            columns[column] = Some(self.assign(&numbered, column)?);
+        }
+        Ok(())
+    }
+
+    /// Columns that are written, and the generated ones that change with them.
+    pub(super) fn with_generated(&self, written: &[usize]) -> Vec<usize> {
+        let changed = self.generated.iter().filter(|one| one.reads_any(written));
+        let changed = changed.map(|one| one.column);
+        written.iter().copied().chain(changed).collect()
+    }
+
+    /// Computes the generated columns of new rows.
+    pub(super) fn generate(&self, columns: &mut [Option<ArrayRef>], rows: usize) -> Result<()> {
+        for generated in &self.generated {
+            let values = generated.values(self, columns, rows)?;
+            columns[generated.column] = Some(values);
+        }
+        Ok(())
+    }
+
+    /// Computes the generated columns of rows in which `written` change to `values`, and adds them there.
+    pub(super) fn regenerate(
+        &self,
+        written: &[usize],
+        values: &mut Vec<ArrayRef>,
+        known: &mut [Option<ArrayRef>],
+        rows: usize,
+    ) -> Result<()> {
+        for generated in self.generated.iter().filter(|one| one.reads_any(written)) {
+            let made = generated.values(self, known, rows)?;
+            known[generated.column] = Some(Arc::clone(&made));
+            values.push(made);
+        }
+        Ok(())
     }
 
     /// NOT NULL and CHECK: the first row that breaks one is reported.
@@ -277,7 +367,15 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// New rows as storage takes them; they have passed [`Target::enforce`].
+    /// New rows to be inserted, as storage takes them; they have passed [`Target::enforce`].
+    pub(super) fn inserted(&self, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
+        if self.entry.has_references() && rows > 0 {
+            self.noted.lock().insert(&self.entry, &columns);
+        }
+        self.batch(columns, rows)
+    }
+
+    /// Rows as storage takes them.
     pub(super) fn batch(&self, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
         let fields = self.schema.fields().iter();
         let mut differ = fields.clone().zip(&columns);
@@ -311,6 +409,13 @@ impl<'a> Target<'a> {
         columns: &[usize],
         values: Vec<ArrayRef>,
     ) -> Result<()> {
+        if self.entry.has_references() {
+            self.noted
+                .lock()
+                .update(&self.entry, columns, &values, |columns| {
+                    self.read_columns(slots, columns)
+                })?;
+        }
         let fields: Vec<FieldRef> = columns
             .iter()
             .map(|&column| Arc::clone(&self.schema.fields()[column]))
@@ -322,12 +427,32 @@ impl<'a> Target<'a> {
 
     /// Deletes stored rows.
     pub(super) fn delete(&self, slots: &[Slot]) -> Result<()> {
+        if self.entry.has_references() {
+            self.noted
+                .lock()
+                .delete(&self.entry, |columns| self.read_columns(slots, columns))?;
+        }
         Ok(self.table().delete(&self.context.transaction, slots)?)
     }
 
-    /// Unique keys, at the end of the statement.
-    pub(super) fn check_unique(&self) -> Result<()> {
-        Ok(self.table().check_unique(&self.context.transaction)?)
+    fn read_columns(&self, slots: &[Slot], columns: &[usize]) -> Result<Vec<ArrayRef>> {
+        let snapshot = &self.context.snapshot;
+        let rows = self.table().read(snapshot, slots, columns, Form::Compute)?;
+        Ok(rows.columns().to_vec())
+    }
+
+    /// What its writes mean for foreign keys, up to now.
+    pub(super) fn take_noted(&self) -> Noted {
+        std::mem::take(&mut *self.noted.lock())
+    }
+
+    /// Unique and foreign keys, at the end of the statement.
+    pub(super) fn complete(&self) -> Result<()> {
+        self.table().check_unique(&self.context.transaction)?;
+        if !self.entry.has_references() {
+            return Ok(());
+        }
+        super::reference::settle(self.context, &self.entry, self.take_noted())
     }
 
     fn violation(&self, proposed: &Proposed, row: usize, broken: Broken) -> Error {

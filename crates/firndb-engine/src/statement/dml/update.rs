@@ -62,7 +62,6 @@ pub(super) async fn update(
             if let Some(returning) = &mut returning {
                 returning.add(row, slots.len())?;
             }
-            target.check_unique()?;
         }
         return finish("UPDATE", slots.len() as u64, returning, &target).await;
     }
@@ -83,6 +82,7 @@ pub(super) async fn update(
     };
     let (plan, mut returning) = parts.plan().await?;
     let values = assignments.expressions().len();
+    let written = target.with_generated(assignments.columns());
     let mut affected = 0;
     let mut seen = Seen::new(!others.is_empty());
     let mut rows = context.run(plan).await?;
@@ -91,7 +91,7 @@ pub(super) async fn update(
             continue;
         };
         let results = batch.columns();
-        let new = assignments.values(&target, &results[1..1 + values])?;
+        let mut new = assignments.values(&target, &results[1..1 + values])?;
         let mut known: Vec<Option<ArrayRef>> = vec![None; target.width()];
         for (&position, column) in needed.iter().zip(&results[1 + values..]) {
             known[position] = Some(Arc::clone(column));
@@ -99,12 +99,13 @@ pub(super) async fn update(
         for (&position, column) in assignments.columns().iter().zip(&new) {
             known[position] = Some(Arc::clone(column));
         }
+        target.regenerate(assignments.columns(), &mut new, &mut known, slots.len())?;
         target.enforce(&Proposed {
             columns: &known,
             rows: slots.len(),
             slots: Some(&slots),
         })?;
-        target.update(&slots, assignments.columns(), new)?;
+        target.update(&slots, &written, new)?;
         affected += slots.len() as u64;
         if let Some(returning) = &mut returning {
             let mut columns: Vec<ArrayRef> = known.into_iter().flatten().collect();
@@ -112,7 +113,6 @@ pub(super) async fn update(
             returning.add(columns, slots.len())?;
         }
     }
-    target.check_unique()?;
     finish("UPDATE", affected, returning, &target).await
 }
 
@@ -208,6 +208,9 @@ pub(super) async fn finish(
     returning: Option<Returning>,
     target: &Target<'_>,
 ) -> Result<Outcome> {
+    if affected > 0 {
+        target.complete()?;
+    }
     let rows = match returning {
         Some(returning) => Some(returning.finish(target).await?),
         None => None,

@@ -14,8 +14,8 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast;
 use futures::TryStreamExt;
 
-use super::Target;
 use super::query::{is_default, output, select};
+use super::{Target, generated};
 use crate::statement::StatementContext;
 use crate::{Error, Result, SqlState, expr, types};
 
@@ -46,6 +46,12 @@ pub(super) async fn evaluate(
             "VALUES lists must all be the same length",
         ));
     }
+    for (position, &column) in columns.iter().enumerate().take(width) {
+        let given = |row: &ast::Parens<Vec<ast::Expr>>| !is_default(&row.content[position]);
+        if target.is_own(column) && values.rows.iter().any(given) {
+            return Err(generated::refuse_insert(target, column));
+        }
+    }
     let context = target.context();
     let mut by_column = Vec::with_capacity(width);
     for position in 0..width {
@@ -74,7 +80,7 @@ pub(super) async fn evaluate(
 /// The value of a trivially constant expression, with the type that the planner gives it; `None` if it takes a plan.
 ///
 /// Parameters have become literals before a statement comes here.
-pub(super) fn constant(expression: &ast::Expr) -> Option<ScalarValue> {
+pub(crate) fn constant(expression: &ast::Expr) -> Option<ScalarValue> {
     match expression {
         ast::Expr::Nested(inner) => constant(inner),
         ast::Expr::Value(value) => match &value.value {

@@ -67,24 +67,6 @@ fn a_default_names_no_column() {
 }
 
 #[test]
-fn what_is_not_there_yet_is_said() {
-    let session = session();
-    session.run("CREATE TABLE p (a INT PRIMARY KEY)");
-    for sql in [
-        "CREATE TABLE t (a INT REFERENCES p (a))",
-        "CREATE TABLE t (a INT, b INT GENERATED ALWAYS AS (a + 1) STORED)",
-        "CREATE SEQUENCE s",
-        "CREATE INDEX i ON p (a)",
-    ] {
-        assert_eq!(
-            session.fail(sql).state,
-            SqlState::FeatureNotSupported,
-            "{sql}"
-        );
-    }
-}
-
-#[test]
 fn add_column_fills_the_rows_that_exist() {
     let session = session();
     session.run("CREATE TABLE t (a INT); INSERT INTO t VALUES (1), (2)");

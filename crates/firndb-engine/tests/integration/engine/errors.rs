@@ -121,7 +121,7 @@ fn what_the_planner_would_ignore_is_refused() {
     let session = session();
     session.run("CREATE TABLE t (a INT)");
     for sql in [
-        "SELECT * FROM t TABLESAMPLE BERNOULLI (10)",
+        "SELECT * FROM t TABLESAMPLE BERNOULLI (10) REPEATABLE (1)",
         "SELECT * FROM t FOR UPDATE",
     ] {
         assert_eq!(

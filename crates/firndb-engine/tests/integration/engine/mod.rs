@@ -4,11 +4,13 @@
 mod cancellation;
 mod ddl;
 mod errors;
+mod indexes;
 mod names;
 mod nesting;
 mod prepared;
 mod queries;
 mod settings;
+mod single_rows;
 mod support;
 mod transactions;
 mod views;

@@ -1,0 +1,112 @@
+//! MEDIAN: DataFusion's of numbers, and of dates and timestamps the moment halfway between the two in the middle.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, FieldRef, TimeUnit};
+use datafusion::common::Result;
+use datafusion::functions_aggregate::median::median_udaf;
+use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::utils::AggregateOrderSensitivity;
+use datafusion::logical_expr::{
+    Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, Signature, Volatility,
+};
+
+use super::frames::Frame;
+use super::gather;
+
+/// The aggregate.
+pub(super) fn function() -> Arc<AggregateUDF> {
+    Arc::new(AggregateUDF::new_from_impl(Median {
+        numbers: median_udaf().as_ref().clone(),
+        moments: gather::percentile_function(),
+        signature: Signature::user_defined(Volatility::Immutable),
+    }))
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Median {
+    numbers: AggregateUDF,
+    moments: AggregateUDF,
+    signature: Signature,
+}
+
+fn is_moment(data_type: Option<&FieldRef>) -> bool {
+    matches!(
+        data_type.map(|field| field.data_type()),
+        Some(DataType::Timestamp(_, _))
+    )
+}
+
+/// The moments that a date or timestamp stands for.
+pub(super) fn as_moment(data_type: &DataType) -> Option<DataType> {
+    match data_type {
+        DataType::Date32 => Some(DataType::Timestamp(TimeUnit::Microsecond, None)),
+        DataType::Timestamp(_, zone) => {
+            Some(DataType::Timestamp(TimeUnit::Microsecond, zone.clone()))
+        }
+        _ => None,
+    }
+}
+
+impl AggregateUDFImpl for Median {
+    fn name(&self) -> &str {
+        "median"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        let [value] = types else {
+            return Err(gather::undefined(self.name(), types).into());
+        };
+        if let Some(moment) = as_moment(value) {
+            return Ok(vec![moment]);
+        }
+        match value {
+            value if value.is_integer() || value.is_null() => Ok(vec![DataType::Float64]),
+            value if value.is_numeric() => Ok(vec![value.clone()]),
+            _ => Err(gather::undefined(self.name(), types).into()),
+        }
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        self.numbers.inner().return_type(types)
+    }
+
+    fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
+        match is_moment(args.input_fields.first()) {
+            true => self.moments.inner().state_fields(args),
+            false => self.numbers.inner().state_fields(args),
+        }
+    }
+
+    fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        match is_moment(args.expr_fields.first()) {
+            true => gather::middle(&args),
+            false => self.numbers.inner().accumulator(args),
+        }
+    }
+
+    fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
+        !is_moment(args.expr_fields.first())
+            && self.numbers.inner().groups_accumulator_supported(args)
+    }
+
+    fn create_groups_accumulator(
+        &self,
+        args: AccumulatorArgs,
+    ) -> Result<Box<dyn GroupsAccumulator>> {
+        self.numbers.inner().create_groups_accumulator(args)
+    }
+
+    fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        let function = AggregateUDF::new_from_impl(self.clone());
+        Ok(Box::new(Frame::new(&function, &args)))
+    }
+
+    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
+        AggregateOrderSensitivity::Insensitive
+    }
+}

@@ -1,0 +1,165 @@
+//! Aggregates that stand for others: of several fractions, of the first so many values, under other names.
+//!
+//! ```text
+//! quantile_cont(x, [0.1, 0.9])  ─▶  CASE WHEN count(x) > 0 THEN [quantile_cont(x, 0.1), quantile_cont(x, 0.9)] END
+//! max(x, n)                     ─▶  (array_agg(x ORDER BY x DESC) FILTER (WHERE x IS NOT NULL))[1:n]
+//! arg_max(x, y, n)              ─▶  (array_agg(x ORDER BY y DESC) FILTER (WHERE x IS NOT NULL AND y IS NOT NULL))[1:n]
+//! ```
+
+use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
+use datafusion::sql::sqlparser::ast::{
+    AccessExpr, BinaryOperator, CaseWhen, CastKind, DataType, ExactNumberInfo, Expr, Function,
+    FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments, OrderByExpr,
+    OrderByOptions, Subscript,
+};
+
+use super::calls::{also, number, rename, set_arguments};
+use super::normalize::call;
+
+/// What a call of an aggregate stands for, if it is more than a call; another name for one is put in place.
+pub(super) fn rewrite(name: &str, function: &mut Function, given: &[Expr]) -> Option<Expr> {
+    match (name, given) {
+        ("fsum" | "sumkahan" | "kahan_sum", [value]) => {
+            rename(function, "sum");
+            set_arguments(function, vec![double(value)]);
+            None
+        }
+        ("favg", [value]) => {
+            rename(function, "avg");
+            set_arguments(function, vec![double(value)]);
+            None
+        }
+        ("sum_no_overflow", [_]) => {
+            rename(function, "sum");
+            None
+        }
+        ("histogram", [value]) => {
+            let mut list = function.clone();
+            rename(&mut list, "array_agg");
+            also(&mut list, known(value));
+            Some(call("list_histogram", vec![Expr::Function(list)]))
+        }
+        (
+            "quantile" | "quantile_cont" | "quantile_disc" | "approx_quantile"
+            | "reservoir_quantile",
+            [value, fractions, ..],
+        ) if let Some(fractions) = members(fractions) => {
+            Some(at_each(name, function, value, &fractions))
+        }
+        // An exact value is approximate enough.
+        ("approx_quantile" | "reservoir_quantile", [value, fraction, ..]) => {
+            exact(name, function);
+            set_arguments(function, vec![value.clone(), fraction.clone()]);
+            None
+        }
+        ("max" | "min", [value, count]) => {
+            Some(first(function, value, value, name == "min", count))
+        }
+        ("arg_max" | "max_by" | "argmax", [value, by, count]) => {
+            Some(first(function, value, by, false, count))
+        }
+        ("arg_min" | "min_by" | "argmin", [value, by, count]) => {
+            Some(first(function, value, by, true, count))
+        }
+        _ => None,
+    }
+}
+
+fn exact(name: &str, function: &mut Function) {
+    if matches!(name, "approx_quantile" | "reservoir_quantile") {
+        rename(function, "quantile_disc");
+    }
+}
+
+/// The members of a list literal, which may have been written out as a call.
+fn members(expr: &Expr) -> Option<Vec<Expr>> {
+    match expr {
+        Expr::Array(list) => Some(list.elem.clone()),
+        Expr::Function(function) if function.name.to_string() == "make_array" => {
+            let FunctionArguments::List(list) = &function.args else {
+                return None;
+            };
+            list.args
+                .iter()
+                .map(|argument| match argument {
+                    FunctionArg::Unnamed(FunctionArgExpr::Expr(member)) => Some(member.clone()),
+                    _ => None,
+                })
+                .collect()
+        }
+        _ => None,
+    }
+}
+
+/// A list of the quantiles, or NULL where there are no values.
+fn at_each(name: &str, function: &Function, value: &Expr, fractions: &[Expr]) -> Expr {
+    let quantile = |fraction: &Expr| {
+        let mut one = function.clone();
+        exact(name, &mut one);
+        set_arguments(&mut one, vec![value.clone(), fraction.clone()]);
+        Expr::Function(one)
+    };
+    let mut count = function.clone();
+    rename(&mut count, "count");
+    set_arguments(&mut count, vec![value.clone()]);
+    let some = Expr::BinaryOp {
+        left: Box::new(Expr::Function(count)),
+        op: BinaryOperator::Gt,
+        right: Box::new(number("0")),
+    };
+    Expr::Case {
+        case_token: AttachedToken::empty(),
+        end_token: AttachedToken::empty(),
+        operand: None,
+        conditions: vec![CaseWhen {
+            condition: some,
+            result: call("make_array", fractions.iter().map(quantile).collect()),
+        }],
+        else_result: None,
+    }
+}
+
+/// The values of the first rows by `by`.
+fn first(function: &Function, value: &Expr, by: &Expr, ascending: bool, count: &Expr) -> Expr {
+    let mut list = function.clone();
+    rename(&mut list, "array_agg");
+    set_arguments(&mut list, vec![value.clone()]);
+    if let FunctionArguments::List(arguments) = &mut list.args {
+        arguments
+            .clauses
+            .push(FunctionArgumentClause::OrderBy(vec![OrderByExpr {
+                expr: by.clone(),
+                options: OrderByOptions {
+                    asc: Some(ascending),
+                    nulls_first: Some(false),
+                },
+                with_fill: None,
+            }]));
+    }
+    also(&mut list, known(value));
+    if value != by {
+        also(&mut list, known(by));
+    }
+    Expr::CompoundFieldAccess {
+        root: Box::new(Expr::Nested(Box::new(Expr::Function(list)))),
+        access_chain: vec![AccessExpr::Subscript(Subscript::Slice {
+            lower_bound: Some(number("1")),
+            upper_bound: Some(count.clone()),
+            stride: None,
+        })],
+    }
+}
+
+fn known(value: &Expr) -> Expr {
+    Expr::IsNotNull(Box::new(value.clone()))
+}
+
+fn double(value: &Expr) -> Expr {
+    Expr::Cast {
+        kind: CastKind::Cast,
+        expr: Box::new(value.clone()),
+        data_type: DataType::Double(ExactNumberInfo::None),
+        array: false,
+        format: None,
+    }
+}

@@ -1,6 +1,6 @@
 //! Changing the catalog: a transaction's private copy, and the replay of its changes at commit.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -247,12 +247,7 @@ impl CatalogChanges {
         for object in &self.touched {
             match object {
                 Object::Schema(key) => {
-                    let unchanged = match (newest.schemas.get(key), self.base.schemas.get(key)) {
-                        (None, None) => true,
-                        (Some(a), Some(b)) => Arc::ptr_eq(a, b),
-                        _ => false,
-                    };
-                    if !unchanged {
+                    if !is_same(newest.schemas.get(key), self.base.schemas.get(key)) {
                         return Err(conflict("schema", key));
                     }
                     match self.state.schemas.get(key) {
@@ -278,41 +273,18 @@ impl CatalogChanges {
                     if !unchanged {
                         return Err(conflict("relation", name));
                     }
-                    let wanted = relations(&self.state);
-                    let Some(entry) = schemas.get_mut(schema) else {
-                        if wanted.is_none() {
-                            continue;
-                        }
-                        return Err(conflict("schema", schema));
-                    };
-                    let entry = Arc::make_mut(entry);
-                    match wanted {
-                        Some(relations) => entry.relations.insert(name.clone(), relations),
-                        None => entry.relations.remove(name),
-                    };
+                    put(schemas, schema, name, relations(&self.state), |entry| {
+                        &mut entry.relations
+                    })?;
                 }
                 Object::Sequence(schema, name) => {
                     let found = |state: &CatalogState| state.sequence(schema, name);
-                    let unchanged = match (found(&self.base), found(newest)) {
-                        (None, None) => true,
-                        (Some(a), Some(b)) => Arc::ptr_eq(&a, &b),
-                        _ => false,
-                    };
-                    if !unchanged {
+                    if !is_same(found(&self.base).as_ref(), found(newest).as_ref()) {
                         return Err(conflict("sequence", name));
                     }
-                    let wanted = found(&self.state);
-                    let Some(entry) = schemas.get_mut(schema) else {
-                        if wanted.is_none() {
-                            continue;
-                        }
-                        return Err(conflict("schema", schema));
-                    };
-                    let entry = Arc::make_mut(entry);
-                    match wanted {
-                        Some(sequence) => entry.sequences.insert(name.clone(), sequence),
-                        None => entry.sequences.remove(name),
-                    };
+                    put(schemas, schema, name, found(&self.state), |entry| {
+                        &mut entry.sequences
+                    })?;
                 }
                 Object::Enum(schema, name) => {
                     let found = |state: &CatalogState| {
@@ -324,18 +296,9 @@ impl CatalogChanges {
                     if found(&self.base) != found(newest) {
                         return Err(conflict("type", name));
                     }
-                    let wanted = found(&self.state);
-                    let Some(entry) = schemas.get_mut(schema) else {
-                        if wanted.is_none() {
-                            continue;
-                        }
-                        return Err(conflict("schema", schema));
-                    };
-                    let entry = Arc::make_mut(entry);
-                    match wanted {
-                        Some(labels) => entry.enums.insert(name.clone(), labels),
-                        None => entry.enums.remove(name),
-                    };
+                    put(schemas, schema, name, found(&self.state), |entry| {
+                        &mut entry.enums
+                    })?;
                 }
                 Object::Macro(schema, name) => {
                     let found = |state: &CatalogState| {
@@ -344,32 +307,49 @@ impl CatalogChanges {
                             .get(schema)
                             .and_then(|entry| entry.macros.get(name).cloned())
                     };
-                    let unchanged = match (found(&self.base), found(newest)) {
-                        (None, None) => true,
-                        (Some(then), Some(now)) => Arc::ptr_eq(&then, &now),
-                        _ => false,
-                    };
-                    if !unchanged {
+                    if !is_same(found(&self.base).as_ref(), found(newest).as_ref()) {
                         return Err(conflict("macro", name));
                     }
-                    let wanted = found(&self.state);
-                    let Some(entry) = schemas.get_mut(schema) else {
-                        if wanted.is_none() {
-                            continue;
-                        }
-                        return Err(conflict("schema", schema));
-                    };
-                    let entry = Arc::make_mut(entry);
-                    match wanted {
-                        Some(found) => entry.macros.insert(name.clone(), found),
-                        None => entry.macros.remove(name),
-                    };
+                    put(schemas, schema, name, found(&self.state), |entry| {
+                        &mut entry.macros
+                    })?;
                 }
             }
         }
         debug_assert!(schemas.contains_key(MAIN_SCHEMA));
         Ok(merged)
     }
+}
+
+/// Whether two states have the same entry, or both none.
+fn is_same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
+    match (one, other) {
+        (None, None) => true,
+        (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+        _ => false,
+    }
+}
+
+/// Puts an object into a schema, or takes it away; a conflict if the schema has gone.
+fn put<T>(
+    schemas: &mut BTreeMap<String, Arc<SchemaEntry>>,
+    schema: &str,
+    name: &str,
+    wanted: Option<T>,
+    of: impl FnOnce(&mut SchemaEntry) -> &mut BTreeMap<String, T>,
+) -> Result<()> {
+    let Some(entry) = schemas.get_mut(schema) else {
+        return match wanted {
+            None => Ok(()),
+            Some(_) => Err(conflict("schema", schema)),
+        };
+    };
+    let objects = of(Arc::make_mut(entry));
+    match wanted {
+        Some(object) => objects.insert(name.to_owned(), object),
+        None => objects.remove(name),
+    };
+    Ok(())
 }
 
 fn conflict(kind: &str, name: &str) -> Error {

@@ -291,7 +291,7 @@ fn beyond<T>(least: T, greatest: T, after: Option<T>, reverse: bool) -> (Bound<T
 /// About `most` entries at one end of an interval.
 ///
 /// Against the order the tree may leave entries out while others change it, so that way it is only asked where to begin.
-pub(super) fn piece<'g, K, Q>(
+fn piece<'g, K, Q>(
     tree: &'g TreeIndex<K, ()>,
     from: Bound<Q>,
     to: Bound<Q>,
@@ -309,19 +309,12 @@ where
     if !reverse {
         return ascending(tree, from, to, most, guard);
     }
-    let mut entries = tree.iter(guard).rev().map(|(entry, ())| entry).peekable();
-    let last: Vec<&K> = match entries.peek() {
-        Some(greatest) if is_within(&to, greatest) => entries
-            .take_while(|entry| is_after(&from, entry))
-            .take(most)
-            .collect(),
-        _ => tree
-            .range::<Q, _>((from, to), guard)
-            .rev()
-            .map(|(entry, ())| entry)
-            .take(most)
-            .collect(),
-    };
+    let last: Vec<&K> = tree
+        .range::<Q, _>((from, to), guard)
+        .rev()
+        .map(|(entry, ())| entry)
+        .take(most)
+        .collect();
     let mut found = match last.last() {
         Some(begin) if last.len() == most => from_entry(tree, begin, to, guard),
         _ => ascending(tree, from, to, usize::MAX, guard),
@@ -348,8 +341,6 @@ where
 }
 
 /// The first entries of an interval in order.
-///
-/// A range that begins before the tree's first entry looks for a place to begin in every leaf, so that one is read from the first entry on.
 pub(super) fn ascending<'g, K, Q>(
     tree: &'g TreeIndex<K, ()>,
     from: Bound<Q>,
@@ -361,38 +352,32 @@ where
     K: 'static + Clone + Ord,
     Q: Comparable<K> + Copy,
 {
-    let from_first = || -> Option<Vec<&K>> {
-        let mut entries = tree.iter(guard).map(|(entry, ())| entry).peekable();
-        let first = entries.peek()?;
-        is_after(&from, first).then(|| {
-            entries
-                .take_while(|entry| is_within(&to, entry))
-                .take(most)
-                .collect()
-        })
-    };
     let range = || -> Vec<&K> {
         tree.range::<Q, _>((from, to), guard)
             .map(|(entry, ())| entry)
             .take(most)
             .collect()
     };
-    if let Some(found) = from_first() {
-        return found;
-    }
     let found = range();
     if !found.is_empty() {
         return found;
     }
     // A range gives nothing, too, when the tree's first leaf has lost all its entries and not been unlinked yet, or the root was just replaced.
-    from_first().unwrap_or_else(range)
-}
-
-fn is_after<K, Q: Comparable<K>>(from: &Bound<Q>, entry: &K) -> bool {
-    match from {
+    let is_after = |entry: &K| match &from {
         Bound::Included(from) => from.compare(entry).is_le(),
         Bound::Excluded(from) => from.compare(entry).is_lt(),
         Bound::Unbounded => true,
+    };
+    match tree.iter(guard).next() {
+        None => Vec::new(),
+        Some((first, ())) if is_after(first) => tree
+            .iter(guard)
+            .map(|(entry, ())| entry)
+            .skip_while(|entry| !is_after(entry))
+            .take_while(|entry| is_within(&to, entry))
+            .take(most)
+            .collect(),
+        Some(_) => range(),
     }
 }
 
@@ -405,7 +390,7 @@ fn is_within<K, Q: Comparable<K>>(to: &Bound<Q>, entry: &K) -> bool {
 }
 
 /// Bounds of entries that compare with each other.
-pub(super) trait Compare: Sized {
+trait Compare: Sized {
     fn compare_with(&self, other: &Self) -> Ordering;
 
     /// Whether nothing lies between two bounds.

@@ -1,5 +1,4 @@
 use std::collections::BTreeSet;
-use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -8,7 +7,6 @@ use arrow::array::*;
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int32Type, TimeUnit};
 
-use super::range::{Compare, piece};
 use super::{Key, KeyEncoder, UniqueIndex};
 use crate::Error;
 use crate::memory::Budget;
@@ -390,58 +388,5 @@ fn concurrent_writers_leave_what_each_of_them_did() {
                 .collect();
             assert_eq!(index.slots(key), expected);
         }
-    }
-}
-
-/// A probe that counts what it is compared with.
-#[derive(Clone, Copy)]
-struct Counting<'c>(u64, &'c AtomicUsize);
-
-impl scc::Equivalent<u64> for Counting<'_> {
-    fn equivalent(&self, entry: &u64) -> bool {
-        self.0 == *entry
-    }
-}
-
-impl scc::Comparable<u64> for Counting<'_> {
-    fn compare(&self, entry: &u64) -> std::cmp::Ordering {
-        self.1.fetch_add(1, Ordering::Relaxed);
-        self.0.cmp(entry)
-    }
-}
-
-impl Compare for Counting<'_> {
-    fn compare_with(&self, other: &Self) -> std::cmp::Ordering {
-        self.0.cmp(&other.0)
-    }
-}
-
-#[test]
-fn a_range_beyond_all_entries_is_found_without_reading_them() {
-    let tree = scc::TreeIndex::new();
-    for number in 1_000..21_000_u64 {
-        tree.insert_sync(number, ()).expect("a new entry");
-    }
-    let guard = scc::Guard::new();
-    let compared = AtomicUsize::new(0);
-    let find = |least: u64, greatest: u64, reverse: bool| -> (Vec<u64>, usize) {
-        compared.store(0, Ordering::Relaxed);
-        let from = Bound::Included(Counting(least, &compared));
-        let to = Bound::Included(Counting(greatest, &compared));
-        let found = piece(&tree, from, to, reverse, 4, &guard);
-        let found = found.into_iter().copied().collect();
-        (found, compared.load(Ordering::Relaxed))
-    };
-    for (least, greatest, reverse, expected) in [
-        (0, 0, false, vec![]),
-        (0, 1_001, false, vec![1_000, 1_001]),
-        (30_000, 40_000, false, vec![]),
-        (0, 0, true, vec![]),
-        (20_998, 40_000, true, vec![20_999, 20_998]),
-        (30_000, 40_000, true, vec![]),
-    ] {
-        let (found, compared) = find(least, greatest, reverse);
-        assert_eq!(found, expected, "from {least} to {greatest}");
-        assert!(compared < 500, "from {least} to {greatest}: {compared}");
     }
 }

@@ -18,7 +18,7 @@ use crate::relation::index::Index;
 use crate::relation::layout::Layout;
 use crate::slot::Slot;
 use crate::snapshot::TransactionState;
-use crate::undo::{Author, Change, Shape, UndoRecord};
+use crate::undo::{Author, Change, Draft, Shape, UndoRecord};
 use crate::{Error, Result};
 
 /// A transaction that is writing a relation.
@@ -172,6 +172,26 @@ impl Writer<'_> {
         self.writes.keys.push(written);
     }
 
+    /// Reserves the undo record of a row, to be linked.
+    fn draft(
+        &mut self,
+        block: &Block,
+        row: usize,
+        change: Change,
+        shape: Option<&Arc<Shape>>,
+    ) -> Result<Draft> {
+        let author = Author {
+            status: &self.transaction.state.status,
+            statement: self.statement,
+            table: self.table,
+        };
+        let segments = &self.relation.resources.segments;
+        let slot = slot(block.number, row);
+        self.writes
+            .undo
+            .reserve(segments, &author, slot, change, shape)
+    }
+
     /// Claims fresh rows: from now on they are the transaction's, and not there for others.
     pub(crate) fn claim_fresh(
         &mut self,
@@ -182,17 +202,7 @@ impl Writer<'_> {
     ) -> Result<()> {
         let mut heads = block.versions.attach(count as u64, pin);
         for row in first..first + count {
-            let drafted = self.writes.undo.reserve(
-                &self.relation.resources.segments,
-                &Author {
-                    status: &self.transaction.state.status,
-                    statement: self.statement,
-                    table: self.table,
-                },
-                slot(block.number, row),
-                Change::Insert,
-                None,
-            );
+            let drafted = self.draft(block, row, Change::Insert, None);
             let draft = match drafted {
                 Ok(draft) => draft,
                 Err(error) => {
@@ -249,17 +259,7 @@ impl Writer<'_> {
             if block.live.get(row) {
                 break Ok(false);
             }
-            let drafted = self.writes.undo.reserve(
-                &self.relation.resources.segments,
-                &Author {
-                    status: &self.transaction.state.status,
-                    statement: self.statement,
-                    table: self.table,
-                },
-                slot(block.number, row),
-                Change::Refill,
-                None,
-            );
+            let drafted = self.draft(block, row, Change::Refill, None);
             let draft = match drafted {
                 Ok(draft) => draft,
                 Err(error) => break Err(error),
@@ -354,17 +354,7 @@ impl Writer<'_> {
                     self.relation.name
                 )));
             }
-            let mut draft = self.writes.undo.reserve(
-                &self.relation.resources.segments,
-                &Author {
-                    status: &self.transaction.state.status,
-                    statement: self.statement,
-                    table: self.table,
-                },
-                slot(block.number, row),
-                change,
-                shape,
-            )?;
+            let mut draft = self.draft(block, row, change, shape)?;
             if let Some(shape) = shape {
                 for (position, part) in shape.parts().iter().enumerate() {
                     draft.set(position, part, columns[position].load(row));

@@ -43,6 +43,11 @@ impl Default for CatalogState {
 }
 
 impl CatalogState {
+    /// Whether this is the very same catalog.
+    pub fn is_same(&self, other: &CatalogState) -> bool {
+        Arc::ptr_eq(&self.schemas, &other.schemas) && Arc::ptr_eq(&self.temporary, &other.temporary)
+    }
+
     /// The schemas, sorted; `temp` among them when it holds something.
     pub fn schemas(&self) -> Vec<String> {
         let mut names: Vec<String> = self

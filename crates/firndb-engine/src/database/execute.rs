@@ -21,7 +21,7 @@ use crate::parse::{self, Arguments, Command, ParameterNames, Parsed, ParsedText,
 use crate::scan::ScanProgress;
 use crate::session::cancel::Cancellation;
 use crate::session::{FrameSource, Outcome, Parameters};
-use crate::statement::{self, Scope, StatementContext, Work};
+use crate::statement::{self, PlanPlace, Scope, StatementContext, Work};
 
 /// How long a statement in autocommit goes on trying against conflicts.
 const CONFLICT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -39,6 +39,8 @@ pub(super) struct Call {
     pub(super) aliases: Arc<HashMap<String, String>>,
     pub(super) relations: Arc<HashMap<String, String>>,
     pub(super) deep: bool,
+    /// Where its plan is kept.
+    pub(super) place: Option<Arc<PlanPlace>>,
 }
 
 impl Call {
@@ -55,6 +57,7 @@ impl Call {
             aliases: Arc::clone(&statement.aliases),
             relations: Arc::clone(&statement.relations),
             deep: statement.deep,
+            place: None,
         }
     }
 }
@@ -124,7 +127,9 @@ impl Session {
                 batch.map_err(|error| located(error, &text.source))?;
             }
         }
-        let call = Call::new(last, arguments, frames, cancellation);
+        let mut call = Call::new(last, arguments, frames, cancellation);
+        let version = self.database.shared.catalog.version();
+        call.place = inner.plans.place(text, version);
         self.run_statement(inner, last, call, &text.source)
     }
 
@@ -310,6 +315,7 @@ impl Session {
             aliases: Arc::clone(&call.aliases),
             relations: Arc::clone(&call.relations),
             columns: Arc::default(),
+            place: call.place.clone(),
             found: Arc::default(),
         }
     }

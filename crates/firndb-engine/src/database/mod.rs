@@ -16,6 +16,7 @@ mod connection;
 mod execute;
 mod maintenance;
 mod null_order;
+mod plans;
 mod pragma;
 mod prepare;
 mod rules;

@@ -10,6 +10,7 @@ use datafusion::execution::session_state::SessionState;
 use parking_lot::Mutex;
 
 use super::connection::Database;
+use super::plans::Plans;
 use super::prepare::PreparedStatement;
 use super::settings::Settings;
 use super::transaction::OpenTransaction;
@@ -52,6 +53,8 @@ pub(super) struct Inner {
     pub(super) texts: HashMap<String, Arc<ParsedText>>,
     /// Texts compiled before.
     pub(super) programs: Cache,
+    /// Queries planned before.
+    pub(super) plans: Plans,
 }
 
 /// A prepared statement.
@@ -91,6 +94,7 @@ impl Session {
                 prepared: HashMap::new(),
                 texts: HashMap::new(),
                 programs: Cache::default(),
+                plans: Plans::default(),
             }),
             database,
             running: Running::default(),
@@ -195,6 +199,7 @@ impl Session {
     pub fn register(&self, name: &str, frame: Frame) -> Result<()> {
         let mut inner = self.enter()?;
         inner.programs.clear();
+        inner.plans.clear();
         Arc::make_mut(&mut inner.registered).insert(fold(name), frame);
         Ok(())
     }
@@ -203,6 +208,7 @@ impl Session {
     pub fn unregister(&self, name: &str) -> Result<bool> {
         let mut inner = self.enter()?;
         inner.programs.clear();
+        inner.plans.clear();
         Ok(Arc::make_mut(&mut inner.registered)
             .remove(&fold(name))
             .is_some())
@@ -256,6 +262,7 @@ impl Session {
         inner.prepared.clear();
         inner.texts.clear();
         inner.programs.clear();
+        inner.plans.clear();
     }
 
     fn enter(&self) -> Result<parking_lot::MutexGuard<'_, Inner>> {

@@ -155,6 +155,7 @@ impl Session {
     ) -> Result<Option<Outcome>> {
         // A setting may change what names mean.
         inner.programs.clear();
+        inner.plans.clear();
         match statement {
             ast::Statement::Set(set) => self.set_statement(inner, set).map(Some),
             ast::Statement::Reset(reset) => {

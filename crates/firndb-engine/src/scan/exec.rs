@@ -33,7 +33,7 @@ use datafusion::physical_plan::{
 use futures::Stream;
 
 use super::row_filter::RowFilter;
-use super::skipping::DynamicSkipping;
+use super::skipping::{DynamicSkipping, may_match};
 use super::source::{MORSEL_ROWS, MorselSource};
 
 /// Rows below which a partition of its own is not worth a task.
@@ -47,6 +47,8 @@ const SHORT_LIMIT: usize = 2 * MORSEL_ROWS;
 pub struct Selection {
     kept: Arc<[usize]>,
     skipped: usize,
+    /// What is known of the rows that are wanted, over the source's columns.
+    filters: Arc<[Arc<dyn PhysicalExpr>]>,
 }
 
 impl Selection {
@@ -55,15 +57,26 @@ impl Selection {
         Selection {
             kept: (0..morsels).collect(),
             skipped: 0,
+            filters: Arc::default(),
         }
     }
 
-    /// Those marked.
-    pub fn of(keep: &[bool]) -> Self {
-        let kept: Arc<[usize]> = (0..keep.len()).filter(|m| keep[*m]).collect();
+    /// Those in which a row may pass all of `filters`, which are over the source's columns.
+    pub fn of(source: &dyn MorselSource, filters: Arc<[Arc<dyn PhysicalExpr>]>) -> Self {
+        let morsels = source.morsels();
+        let schema = source.schema();
+        let columns: Vec<usize> = (0..schema.fields().len()).collect();
+        let mut keep = vec![true; morsels];
+        for filter in filters.iter() {
+            if let Some(verdicts) = may_match(filter, source, schema, &columns, 0..morsels) {
+                keep.iter_mut().zip(verdicts).for_each(|(k, v)| *k &= v);
+            }
+        }
+        let kept: Arc<[usize]> = (0..morsels).filter(|m| keep[*m]).collect();
         Selection {
-            skipped: keep.len() - kept.len(),
+            skipped: morsels - kept.len(),
             kept,
+            filters,
         }
     }
 }
@@ -133,6 +146,35 @@ impl MorselScan {
             metrics: ExecutionPlanMetricsSet::new(),
             ..self.clone()
         }
+    }
+
+    /// The same scan without its rows, if the source can do without: a place for [`over`](Self::over) to start from.
+    pub(super) fn vacated(&self) -> Option<Self> {
+        if !self.dynamic.is_empty() {
+            return None;
+        }
+        Some(MorselScan {
+            source: self.source.vacated()?,
+            metrics: ExecutionPlanMetricsSet::new(),
+            ..self.clone()
+        })
+    }
+
+    /// The same scan of a source with the same columns; `None` if its rows don't make as many partitions.
+    pub(super) fn over(&self, source: Arc<dyn MorselSource>) -> Option<Self> {
+        let selection = Selection::of(source.as_ref(), Arc::clone(&self.selection.filters));
+        let partitions = balance(source.as_ref(), &selection.kept, self.partitions.len());
+        (partitions.len() == self.partitions.len()).then(|| MorselScan {
+            source,
+            selection,
+            partitions: partitions.into(),
+            metrics: ExecutionPlanMetricsSet::new(),
+            ..self.clone()
+        })
+    }
+
+    pub(super) fn source(&self) -> &Arc<dyn MorselSource> {
+        &self.source
     }
 
     fn rows_of(&self, partition: &Range<usize>) -> usize {

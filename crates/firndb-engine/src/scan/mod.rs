@@ -23,6 +23,7 @@
 //! | [`index`] | rows that an index leads to |
 //! | [`provider`] | the `TableProvider`: projection, limit, static filters |
 //! | [`exec`] | the operator and its streams |
+//! | [`renewal`] | plans that run again at another snapshot |
 //! | [`skipping`] | morsels that no row of which can match |
 //! | [`row_filter`] | rows that a dynamic filter takes away |
 //! | [`merge`] | partitions to one stream in order |
@@ -47,6 +48,7 @@ pub mod index;
 pub mod merge;
 mod nulls;
 pub mod provider;
+pub mod renewal;
 pub mod row_filter;
 pub mod rules;
 pub mod skipping;

@@ -11,7 +11,6 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 
 use super::exec::{MorselScan, Selection};
-use super::skipping::may_match;
 use super::source::MorselSource;
 
 /// A source of morsels as a table.
@@ -30,24 +29,15 @@ impl MorselTable {
 
     /// The morsels in which a row may pass all of `filters`, in order.
     fn select(&self, state: &dyn Session, filters: &[Expr]) -> Result<Selection> {
-        let morsels = self.source.morsels();
         if filters.is_empty() || !self.source.has_zones() {
-            return Ok(Selection::all(morsels));
+            return Ok(Selection::all(self.source.morsels()));
         }
-        let schema = self.source.schema();
-        let columns: Vec<usize> = (0..schema.fields().len()).collect();
-        let named = DFSchema::try_from(Arc::clone(schema))?;
-        let mut keep = vec![true; morsels];
-        for filter in filters {
-            let Ok(predicate) = state.create_physical_expr(filter.clone(), &named) else {
-                continue;
-            };
-            let source = self.source.as_ref();
-            if let Some(verdicts) = may_match(&predicate, source, schema, &columns, 0..morsels) {
-                keep.iter_mut().zip(verdicts).for_each(|(k, v)| *k &= v);
-            }
-        }
-        Ok(Selection::of(&keep))
+        let named = DFSchema::try_from(Arc::clone(self.source.schema()))?;
+        let filters = filters
+            .iter()
+            .filter_map(|filter| state.create_physical_expr(filter.clone(), &named).ok())
+            .collect();
+        Ok(Selection::of(self.source.as_ref(), filters))
     }
 }
 

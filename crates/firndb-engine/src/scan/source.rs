@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use super::index::{self, IndexPath, IndexSource};
 use super::{SLOT_COLUMN, ScanProgress, Shape};
-use crate::Result;
+use crate::error::{Error, Result};
 
 /// The most rows that a batch of a scan has.
 pub const MORSEL_ROWS: usize = 32_768;
@@ -59,6 +59,18 @@ pub trait MorselSource: Debug + Send + Sync + 'static {
     fn through_index(&self, _filters: &[Expr]) -> Result<Option<Arc<dyn MorselSource>>> {
         Ok(None)
     }
+    /// The same source without its rows, to be [renewed](Self::renewed) for another snapshot. `None` if it can't be.
+    fn vacated(&self) -> Option<Arc<dyn MorselSource>> {
+        None
+    }
+    /// A source without rows at another snapshot, if that sees the rows that it had.
+    fn renewed(
+        &self,
+        _snapshot: &Snapshot,
+        _progress: &Arc<ScanProgress>,
+    ) -> Result<Option<Arc<dyn MorselSource>>> {
+        Ok(None)
+    }
     /// Called with the upper bound of rows when a scan begins.
     fn begin(&self, _rows: usize) {}
     /// Called with a part of that bound when it was read or skipped.
@@ -72,6 +84,7 @@ pub struct TableSource {
     table: Table,
     snapshot: Snapshot,
     form: Form,
+    whole: bool,
     schema: SchemaRef,
     /// Position of `__slot`, the last column, if the scan shows it.
     slot: Option<usize>,
@@ -108,6 +121,7 @@ impl TableSource {
             table: table.clone(),
             snapshot: snapshot.clone(),
             form,
+            whole,
             schema,
             slot,
             statistics: Mutex::default(),
@@ -243,6 +257,17 @@ impl MorselSource for TableSource {
         }))
     }
 
+    fn vacated(&self) -> Option<Arc<dyn MorselSource>> {
+        let shape = Shape {
+            form: self.form,
+            slots: self.slot.is_some(),
+            whole: self.whole,
+        };
+        let settled = self.table.settled(&self.snapshot)?;
+        let vacant = VacantTable::new(&self.table, shape, &self.schema, settled);
+        Some(Arc::new(vacant))
+    }
+
     fn begin(&self, rows: usize) {
         self.progress
             .total
@@ -251,6 +276,64 @@ impl MorselSource for TableSource {
 
     fn advance(&self, rows: usize) {
         self.progress.done.fetch_add(rows as u64, Ordering::Relaxed);
+    }
+}
+
+/// A table in a plan without rows.
+#[derive(Debug)]
+struct VacantTable {
+    table: Table,
+    shape: Shape,
+    schema: SchemaRef,
+    /// What the table's rows were known by.
+    settled: u64,
+}
+
+impl VacantTable {
+    fn new(table: &Table, shape: Shape, schema: &SchemaRef, settled: u64) -> Self {
+        VacantTable {
+            table: table.clone(),
+            shape,
+            schema: Arc::clone(schema),
+            settled,
+        }
+    }
+}
+
+impl MorselSource for VacantTable {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn morsels(&self) -> usize {
+        0
+    }
+
+    fn rows(&self, _: usize) -> usize {
+        0
+    }
+
+    fn read(&self, _: usize, _: &[usize]) -> Result<(RecordBatch, bool)> {
+        Err(Error::internal("a plan without rows was run"))
+    }
+
+    fn statistics(&self, columns: &[usize]) -> Arc<Statistics> {
+        let schema = self.schema.project(columns);
+        let schema = schema.unwrap_or_else(|_| self.schema.as_ref().clone());
+        Arc::new(Statistics::new_unknown(&schema))
+    }
+
+    fn renewed(
+        &self,
+        snapshot: &Snapshot,
+        progress: &Arc<ScanProgress>,
+    ) -> Result<Option<Arc<dyn MorselSource>>> {
+        if self.table.settled(snapshot) != Some(self.settled) {
+            return Ok(None);
+        }
+        let progress = Arc::clone(progress);
+        let source = TableSource::open(&self.table, snapshot, self.shape, progress, Vec::new())?;
+        Ok(Some(Arc::new(source)))
     }
 }
 

@@ -17,6 +17,7 @@ mod describe;
 pub mod dml;
 mod explain;
 mod forms;
+mod kept;
 mod keys;
 mod limits;
 mod macros;
@@ -25,6 +26,7 @@ mod merged;
 mod multiset;
 mod names;
 mod pivot;
+mod plain;
 mod positional;
 mod query;
 mod scope;
@@ -43,6 +45,7 @@ pub use context::StatementContext;
 pub(crate) use context::table_columns as compute_schema;
 pub(crate) use describe::{relation as describe_relation, tables};
 pub(crate) use dml::Deferred;
+pub(crate) use kept::PlanPlace;
 pub(crate) use names::NAMED;
 pub use scope::{Scope, split_name};
 pub(crate) use sequences::GivenNumbers;
@@ -81,7 +84,7 @@ pub(crate) async fn run(work: &mut Work<'_>, command: &Command) -> Result<Outcom
                 context.check_writable("a write after WITH")?;
                 return dml::write_with(context, query).await;
             }
-            let rows = context.scope.rows(query).await?;
+            let rows = context.scope.rows_of_text(query).await?;
             Ok(Outcome::rows("SELECT", rows))
         }
         ast::Statement::Insert(insert) => {

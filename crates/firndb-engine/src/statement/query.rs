@@ -1,5 +1,6 @@
 //! Queries: planned in one step, run in another.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -27,11 +28,14 @@ use futures::{FutureExt, StreamExt};
 use parking_lot::Mutex;
 
 use super::bind::Binder;
+use super::kept::{KeptPlan, Names, is_timeless};
 use super::limits;
+use super::plain::{Plain, plainness};
 use super::scope::Scope;
 use crate::catalog::{CatalogState, TableEntry, ViewEntry};
 use crate::error::{Error, Result};
 use crate::scan;
+use crate::scan::renewal::VacantPlan;
 use crate::session::rows::{PlannedQuery, Rows, convert};
 
 /// Batches that a query works ahead of its reader.
@@ -157,12 +161,40 @@ impl Scope {
     /// Plans a query as a result to be read.
     pub async fn rows(self: &Arc<Self>, query: &ast::Query) -> Result<Rows> {
         let query = limits::settled(self, query).await?.into_owned();
-        let ready = ReadyQuery::new(Arc::clone(self), Arc::new(query)).await?;
-        Ok(Rows::planned(
-            Arc::new(ready),
-            Arc::clone(&self.cancellation),
-            Arc::clone(&self.workers),
-        ))
+        let (ready, _) = ReadyQuery::new(Arc::clone(self), Arc::new(query)).await?;
+        Ok(ready.rows())
+    }
+
+    /// As `rows`, for the query that the whole text is: a plan that was kept runs again, another one may be kept.
+    pub(super) async fn rows_of_text(self: &Arc<Self>, query: &ast::Query) -> Result<Rows> {
+        let Some(place) = &self.place else {
+            return self.rows(query).await;
+        };
+        let names = self.names();
+        if let Some(kept) = place.find(&names)
+            && let Some(physical) = kept.plan.renewed(&self.snapshot, &self.progress)?
+        {
+            return Ok(ReadyQuery::again(Arc::clone(self), &kept, physical).rows());
+        }
+        let again = place.is_seen();
+        let settled = limits::settled(self, query).await?;
+        let timely = matches!(settled, Cow::Owned(_));
+        let query = Arc::new(settled.into_owned());
+        let (ready, logical) = ReadyQuery::new(Arc::clone(self), query).await?;
+        if again {
+            let keeps = !timely && is_timeless(&logical)?;
+            place.keep(if keeps { ready.kept(names)? } else { None });
+        }
+        Ok(ready.rows())
+    }
+
+    fn names(&self) -> Names {
+        Names {
+            catalog: Arc::clone(&self.catalog),
+            state: Arc::clone(&self.state),
+            path: Arc::clone(&self.path),
+            registered: Arc::clone(&self.registered),
+        }
     }
 
     /// The same statement scanning tables in another form. Names met so far are met again.
@@ -217,32 +249,54 @@ struct ReadyQuery {
     schema: SchemaRef,
 }
 
-/// How much a query does to the columns that it reads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Plain {
-    /// It computes.
-    No,
-    /// It filters and sorts, and yields bare columns.
-    Rows,
-    /// It yields bare columns of all rows.
-    Columns,
-}
-
 impl ReadyQuery {
-    async fn new(scope: Arc<Scope>, query: Arc<ast::Query>) -> Result<Self> {
+    /// Plans a query; with its plan as it was bound.
+    async fn new(scope: Arc<Scope>, query: Arc<ast::Query>) -> Result<(Self, LogicalPlan)> {
         let logical = scope.plan(&query, None)?;
         let plain = plainness(&logical);
         let whole = plain == Plain::Columns && logical.max_rows().is_none();
         let physical = scope.physical(&logical).await?;
         let schema = scope.result_schema(&physical.schema());
-        Ok(ReadyQuery {
+        let ready = ReadyQuery {
             scope,
             query,
             physical,
             plain,
             whole,
             schema,
-        })
+        };
+        Ok((ready, logical))
+    }
+
+    /// A query planned before, with operators for this time.
+    fn again(scope: Arc<Scope>, kept: &KeptPlan, physical: Arc<dyn ExecutionPlan>) -> Self {
+        ReadyQuery {
+            scope,
+            query: Arc::clone(&kept.query),
+            physical,
+            plain: kept.plain,
+            whole: kept.whole,
+            schema: Arc::clone(&kept.schema),
+        }
+    }
+
+    /// What is kept of it, if it can run again.
+    fn kept(&self, names: Names) -> Result<Option<KeptPlan>> {
+        let plan = VacantPlan::of(&self.physical)?;
+        Ok(plan.map(|plan| KeptPlan {
+            names,
+            plan,
+            query: Arc::clone(&self.query),
+            plain: self.plain,
+            whole: self.whole,
+            schema: Arc::clone(&self.schema),
+        }))
+    }
+
+    fn rows(self) -> Rows {
+        let cancellation = Arc::clone(&self.scope.cancellation);
+        let workers = Arc::clone(&self.scope.workers);
+        Rows::planned(Arc::new(self), cancellation, workers)
     }
 }
 
@@ -281,7 +335,7 @@ impl PlannedQuery for ReadyQuery {
             _ => Form::Compute,
         };
         let scope = Arc::new(self.scope.in_form(scanned, self.whole));
-        let mut ready = ReadyQuery::new(scope, Arc::clone(&self.query)).await?;
+        let (mut ready, _) = ReadyQuery::new(scope, Arc::clone(&self.query)).await?;
         ready.schema = convert::schema(&ready.schema, form);
         Ok(Arc::new(ready))
     }
@@ -292,28 +346,4 @@ fn rename(
     schema: &SchemaRef,
 ) -> std::result::Result<RecordBatch, datafusion::common::DataFusionError> {
     Ok(convert::batch(batch, schema)?)
-}
-
-fn plainness(plan: &LogicalPlan) -> Plain {
-    match plan {
-        LogicalPlan::Projection(node) => {
-            let bare = node.expr.iter().all(|expression| match expression {
-                Expr::Column(_) => true,
-                Expr::Alias(alias) => matches!(*alias.expr, Expr::Column(_)),
-                _ => false,
-            });
-            if bare {
-                plainness(&node.input)
-            } else {
-                Plain::No
-            }
-        }
-        LogicalPlan::SubqueryAlias(node) => plainness(&node.input),
-        LogicalPlan::Limit(node) => plainness(&node.input),
-        LogicalPlan::Filter(node) => plainness(&node.input).min(Plain::Rows),
-        LogicalPlan::Sort(node) => plainness(&node.input).min(Plain::Rows),
-        LogicalPlan::TableScan(node) if node.filters.is_empty() => Plain::Columns,
-        LogicalPlan::TableScan(_) => Plain::Rows,
-        _ => Plain::No,
-    }
 }

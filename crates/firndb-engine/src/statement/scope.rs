@@ -14,6 +14,7 @@ use datafusion::sql::sqlparser::ast::{ObjectName, ObjectNamePart};
 use firndb_storage::{Form, Snapshot, Storage};
 use parking_lot::Mutex;
 
+use super::kept::PlanPlace;
 use super::sequences::GivenNumbers;
 use crate::catalog::{CatalogState, DATABASE, Relation, TEMPORARY_SCHEMA, TableEntry, fold};
 use crate::error::{Error, Result, SqlState, nearest};
@@ -68,6 +69,8 @@ pub struct Scope {
     pub relations: Arc<HashMap<String, String>>,
     /// How columns of the relations met so far are written, by folded name.
     pub columns: Arc<Mutex<HashMap<String, String>>>,
+    /// Where the plan of the query is kept that the text is, if it may be.
+    pub(crate) place: Option<Arc<PlanPlace>>,
     /// The caller's frames that were looked for: a name means one frame for the whole statement.
     pub found: Arc<Mutex<HashMap<String, Option<Frame>>>>,
 }

@@ -83,6 +83,13 @@ impl Access {
         }
     }
 
+    /// The last commit of a writer, if a snapshot taken at `start`, before this call, sees all that was ever written: nobody is writing, and nobody
+    /// committed later. A writer leaves only after its commit can be seen, so who commits before `start` either is still in or has told.
+    pub(crate) fn settled(&self, start: Timestamp) -> Option<Timestamp> {
+        let writers = self.writers.lock();
+        (writers.open.is_empty() && writers.last_commit <= start).then_some(writers.last_commit)
+    }
+
     /// Refuses every later writer.
     pub(crate) fn retire(&self) {
         self.retired.store(true, Ordering::Release);

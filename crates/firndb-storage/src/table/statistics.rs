@@ -49,6 +49,13 @@ struct Gathered {
 }
 
 impl Table {
+    /// A number for what `snapshot` sees of the table, if no transaction is writing to it and none committed later: two snapshots with
+    /// one number see the same rows.
+    pub fn settled(&self, snapshot: &Snapshot) -> Option<u64> {
+        let last = self.relation.access.settled(snapshot.view().start)?;
+        Some(last.0)
+    }
+
     /// Statistics of all columns for `snapshot`.
     pub fn statistics(&self, snapshot: &Snapshot) -> Result<TableStatistics> {
         let all: Vec<usize> = (0..self.layout.columns.len()).collect();

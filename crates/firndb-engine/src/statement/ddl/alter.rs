@@ -468,7 +468,8 @@ async fn alter_column(
         }
         AlterColumnOperation::DropDefault => changed.columns[position].default = None,
         AlterColumnOperation::SetNotNull => {
-            entry.table.lock_exclusive(&work.context.transaction)?;
+            // Whoever holds the old entry would write NULLs.
+            changed.table = entry.table.renewed(&work.context.transaction)?;
             rewrite::check_no_nulls(work, entry, position).await?;
             let column = changed.columns[position].clone();
             changed.columns[position] = nullability(column, false);

@@ -43,6 +43,8 @@ pub(super) async fn add_constraint(
                 .and_then(Constraint::key)
                 .map(<[usize]>::to_vec)
                 .unwrap_or_default();
+            // Whoever holds the old entry would write NULLs.
+            changed.table = changed.table.renewed(&work.context.transaction)?;
             for position in key {
                 rewrite::check_no_nulls(work, entry, position).await?;
                 let column = changed.columns[position].clone();
@@ -60,9 +62,10 @@ pub(super) async fn add_constraint(
         }
         Kind::Check(condition) => {
             let constraint = definition::resolve(work, entry, defined)?;
-            entry.table.lock_exclusive(&work.context.transaction)?;
-            rewrite::check_holds(work, entry, constraint.name(), condition).await?;
             let mut changed = entry.clone();
+            // Whoever holds the old entry would write without asking.
+            changed.table = entry.table.renewed(&work.context.transaction)?;
+            rewrite::check_holds(work, entry, constraint.name(), condition).await?;
             changed.constraints.push(constraint);
             Ok(changed)
         }

@@ -196,3 +196,46 @@ fn closing_rolls_back_and_later_calls_are_08003() {
     assert_eq!(one.fail("SELECT 1").state, SqlState::ConnectionDoesNotExist);
     assert_eq!(two.ask("SELECT count(*) FROM t"), "0");
 }
+
+#[test]
+fn an_open_transaction_does_not_write_past_a_new_constraint() {
+    let breaking = [
+        (
+            "ADD CONSTRAINT c CHECK (a > 0)",
+            "INSERT INTO t VALUES (-1, 1)",
+        ),
+        (
+            "ALTER COLUMN b SET NOT NULL",
+            "INSERT INTO t VALUES (1, NULL)",
+        ),
+        ("ADD PRIMARY KEY (b)", "INSERT INTO t VALUES (1, NULL)"),
+        ("ADD UNIQUE (a)", "INSERT INTO t VALUES (5, 5)"),
+        ("ADD CONSTRAINT c CHECK (a > 0)", "UPDATE t SET a = -a"),
+        ("ALTER COLUMN b SET NOT NULL", "UPDATE t SET b = NULL"),
+    ];
+    for (change, write) in breaking {
+        let database = database();
+        let (one, two) = (database.connect().unwrap(), database.connect().unwrap());
+        one.run("CREATE TABLE t (a INT, b INT); INSERT INTO t VALUES (5, 5)");
+        two.run("BEGIN; SELECT * FROM t");
+        one.run(&format!("ALTER TABLE t {change}"));
+        let error = two.fail(write);
+        assert!(
+            matches!(
+                error.state,
+                SqlState::SerializationFailure | SqlState::UniqueViolation
+            ),
+            "{change}: {error:?}"
+        );
+        two.run("ROLLBACK");
+        assert_eq!(one.ask("SELECT a, b FROM t"), "5|5", "{change}");
+        // In autocommit the new rule is what is broken.
+        let state = two.fail(write).state;
+        let rules = [
+            SqlState::CheckViolation,
+            SqlState::NotNullViolation,
+            SqlState::UniqueViolation,
+        ];
+        assert!(rules.contains(&state), "{change}: {state:?}");
+    }
+}

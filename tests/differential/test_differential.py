@@ -61,13 +61,18 @@ def assert_agree(ours: Rows | None, theirs: Rows | None, sql: str) -> None:
     assert agree, f"{sql}\n  ours: {ours}\n  theirs: {theirs}"
 
 
-def play(seed: int, peer: Any, portable: bool) -> None:
-    """Sets up both engines, then alternates queries and writes, comparing after each."""
+def play(seed: int, peer: Any, portable: bool, strings: str | None = None) -> None:
+    """Sets up both engines, then alternates queries and writes, comparing after each. With `strings`, our tables store them in that
+    format, and are frozen before each query."""
     generator = Generator(seed, portable)
     ours = firndb.connect()
     for sql in generator.setup():
         ours.execute(sql)
         peer.execute(sql)
+    tables = [table.name for table in generator.tables]
+    if strings is not None:
+        for table in tables:
+            ours.execute(f"ALTER TABLE {table} SET (strings = '{strings}')")
     for number in range(STATEMENTS):
         if number % 4 == 3:
             sql, table = generator.write()
@@ -82,6 +87,9 @@ def play(seed: int, peer: Any, portable: bool) -> None:
             sql = f"{sql}; then the table"
             assert_agree(run(ours.execute, f"SELECT * FROM {table}"), run(peer.execute, f"SELECT * FROM {table}"), sql)
         else:
+            if strings is not None:
+                for table in tables:
+                    ours.execute(f"PRAGMA freeze('{table}')")
             sql = generator.query()
             assert_agree(run(ours.execute, sql), run(peer.execute, sql), sql)
     ours.close()
@@ -91,6 +99,12 @@ def play(seed: int, peer: Any, portable: bool) -> None:
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_random_statements_agree_with_duckdb(seed: int) -> None:
     play(seed, duckdb.connect(), portable=False)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_random_statements_agree_whatever_the_format_of_strings(seed: int) -> None:
+    formats = ("dictionary", "view", "dictionary", "offset")
+    play(20_000 + seed, duckdb.connect(), portable=False, strings=formats[seed % len(formats)])
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

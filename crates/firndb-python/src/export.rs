@@ -101,7 +101,12 @@ pub(crate) fn form_for(
             .fields()
             .iter()
             .zip(wanted.fields())
-            .filter(|(offered, wanted)| offered.data_type() != wanted.data_type())
+            .filter(|(offered, wanted)| {
+                // Whether it lies as a dictionary shows only in what comes.
+                let may_lie_so = form == Form::Native
+                    && matches!(wanted.data_type(), DataType::Dictionary(..));
+                offered.data_type() != wanted.data_type() && !may_lie_so
+            })
             .count()
     };
     let forms = [Form::Consumer, Form::Compute, Form::Native];

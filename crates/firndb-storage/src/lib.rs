@@ -56,7 +56,7 @@ pub use snapshot::Snapshot;
 pub use storage::{Storage, StorageConfig};
 pub use table::{
     BlockInfo, BlockState, BulkInsert, ColumnStatistics, Form, Freeze, FreezeCounts, IndexCursor,
-    IndexDefinition, KeyProgram, Layout, Moment, Reader, RowByKey, RowUpdate, Scan, Slot, Table,
-    TableStatistics,
+    IndexDefinition, KeyProgram, Layout, Moment, Reader, RowByKey, RowUpdate, Scan, Slot, Strings,
+    Table, TableStatistics,
 };
 pub use transaction::{Isolation, Savepoint, Transaction};

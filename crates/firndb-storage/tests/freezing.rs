@@ -1000,3 +1000,27 @@ fn every_type_freezes_and_thaws_and_moves() {
     moved.sort();
     assert_eq!(moved, left);
 }
+
+/// Every extent is a batch of its own in every export.
+#[test]
+fn a_load_in_large_batches_fills_its_extents() {
+    let storage = storage();
+    let table = storage.create_table("t", schema()).unwrap();
+    let extent = 64 * table.block_rows();
+    let each = extent / 2 + 1000;
+    let transaction = begin(&storage);
+    let mut load = table.bulk_insert(&transaction).unwrap();
+    for number in 0..7 {
+        let first = (number * each) as i64;
+        let ids: Vec<i64> = (first..first + each as i64).collect();
+        load.append(rows(&ids, &vec!["x"; each])).unwrap();
+    }
+    load.finish().unwrap();
+    transaction.commit().unwrap();
+    let transaction = begin(&storage);
+    let scan = table.scan_whole(&transaction.snapshot()).unwrap();
+    let whole = (0..scan.morsels()).filter(|&morsel| scan.rows(morsel) == extent);
+    assert_eq!(whole.count(), 7 * each / extent);
+    let ids = contents(&storage, &table).into_iter().map(|(id, _)| id);
+    assert!(ids.eq(0..7 * each as i64));
+}

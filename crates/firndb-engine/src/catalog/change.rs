@@ -116,6 +116,19 @@ impl CatalogChanges {
         self.touched.is_empty() && Arc::ptr_eq(&self.base.temporary, &self.state.temporary)
     }
 
+    /// Makes storage follow the settings of the tables that were changed. After the commit.
+    pub fn adopt_settings(&self) {
+        if self.is_empty() {
+            return;
+        }
+        for entry in self.state.tables() {
+            let before = self.base.relation(&entry.schema, &entry.name);
+            if !matches!(before, Some(Relation::Table(before)) if Arc::ptr_eq(&before, &entry)) {
+                entry.adopt_settings();
+            }
+        }
+    }
+
     /// A place to return to.
     pub fn mark(&self) -> CatalogMark {
         CatalogMark {

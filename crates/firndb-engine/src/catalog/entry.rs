@@ -9,6 +9,7 @@ use datafusion::sql::sqlparser::ast;
 use super::index::IndexEntry;
 use super::reference::{ForeignKey, Referrer};
 use super::sequence::SequenceEntry;
+use super::settings::TableSettings;
 use super::state::fold;
 
 /// A base table.
@@ -30,6 +31,8 @@ pub struct TableEntry {
     pub table: firndb_storage::Table,
     /// COMMENT ON TABLE.
     pub comment: Option<String>,
+    /// How its rows are stored.
+    pub settings: TableSettings,
     /// Whether it belongs to one session.
     pub temporary: bool,
 }
@@ -90,6 +93,8 @@ pub struct Column {
     pub sequence: Option<(String, String)>,
     /// COMMENT ON COLUMN.
     pub comment: Option<String>,
+    /// The format of its strings, where it has one of its own.
+    pub strings: Option<firndb_storage::Strings>,
 }
 
 /// How an identity column takes values.

@@ -19,6 +19,7 @@ mod entry;
 mod index;
 mod reference;
 mod sequence;
+mod settings;
 mod state;
 
 pub use change::{Catalog, CatalogChanges, CatalogMark};
@@ -29,6 +30,7 @@ pub use entry::{
 pub use index::{IndexEntry, IndexKey, IndexPart, UniqueKey, quoted};
 pub use reference::{ForeignKey, ReferenceAction, Referrer};
 pub use sequence::{SequenceEntry, SequenceOptions};
+pub use settings::{TableSettings, name as strings_name};
 pub use state::{CatalogState, fold};
 
 /// The schema of every database, where names without a schema are made. `public` means it, too.

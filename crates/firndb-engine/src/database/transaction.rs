@@ -181,7 +181,9 @@ impl OpenTransaction {
         } = self;
         deferred.check(changes.state(), &storage)?;
         let storage = owned(storage)?;
-        shared.catalog.commit(&changes, || Ok(storage.commit()?))
+        let temporary = shared.catalog.commit(&changes, || Ok(storage.commit()?))?;
+        changes.adopt_settings();
+        Ok(temporary)
     }
 
     /// Rolls back.

@@ -8,7 +8,7 @@ use super::standard::{all_relations, constraint_kind, key_columns};
 use super::{DATABASE, SYSTEM_SCHEMAS};
 use crate::catalog::{
     CatalogState, Constraint, ForeignKey, MAIN_SCHEMA, ReferenceAction, Relation, TEMPORARY_SCHEMA,
-    TableEntry, quoted,
+    TableEntry, quoted, strings_name,
 };
 use crate::types::sql_name;
 
@@ -46,6 +46,9 @@ fn tables(catalog: &CatalogState) -> Rows {
         ("blocks_copied", BigInteger),
         ("blocks_shared", BigInteger),
         ("rows_moved", BigInteger),
+        ("strings", Text),
+        ("freeze", Truth),
+        ("freeze_after_us", BigInteger),
         ("internal", Truth),
         ("sql", Text),
     ]);
@@ -73,11 +76,20 @@ fn tables(catalog: &CatalogState) -> Rows {
             number(counts.copied),
             number(counts.shared),
             number(counts.moved),
+            strings_name(table.settings.strings).into(),
+            (!table.settings.frozen_on_demand).into(),
+            freeze_after(&table).into(),
             false.into(),
             definition(&table).into(),
         ]);
     }
     rows
+}
+
+/// After how many microseconds without a write blocks freeze now; `None` for never.
+fn freeze_after(table: &TableEntry) -> Option<i64> {
+    let after = table.table.freeze_after()?;
+    i64::try_from(after.as_micros()).ok()
 }
 
 /// The blocks of a table, as `firndb_blocks('t')` shows them.
@@ -144,10 +156,13 @@ fn columns(catalog: &CatalogState) -> Rows {
         ("column_default", Text),
         ("is_nullable", Truth),
         ("data_type", Text),
+        ("strings", Text),
+        ("dictionary_blocks", BigInteger),
         ("internal", Truth),
     ]);
     for table in catalog.tables() {
         for (position, column) in table.columns.iter().enumerate() {
+            let strings = table.strings(position);
             rows.push([
                 DATABASE.into(),
                 table.schema.as_str().into(),
@@ -158,6 +173,12 @@ fn columns(catalog: &CatalogState) -> Rows {
                 column.default.as_ref().map(ToString::to_string).into(),
                 column.field.is_nullable().into(),
                 sql_name(&column.field).into(),
+                strings
+                    .map(|strings| strings_name(strings).to_owned())
+                    .into(),
+                strings
+                    .and_then(|_| i64::try_from(table.table.dictionary_blocks(position)).ok())
+                    .into(),
                 false.into(),
             ]);
         }
@@ -210,7 +231,12 @@ fn definition(table: &TableEntry) -> String {
         .iter()
         .map(|constraint| constraint_text(table, constraint));
     let parts: Vec<String> = columns.chain(constraints).collect();
-    format!("CREATE TABLE {}({});", table.name, parts.join(", "))
+    let settings = table.settings_text();
+    format!(
+        "CREATE TABLE {}({}){settings};",
+        table.name,
+        parts.join(", ")
+    )
 }
 
 /// The names of tables and views.

@@ -436,6 +436,9 @@ struct ScanMetrics {
     shared: Count,
     /// Morsels copied or converted.
     copied: Count,
+    /// Their blocks.
+    blocks_shared: Count,
+    blocks_copied: Count,
     /// Rows read that dynamic filters took away.
     filtered: Count,
     /// Bytes of the batches handed out: fixed widths and views.
@@ -449,6 +452,8 @@ impl ScanMetrics {
             skipped: MetricBuilder::new(set).counter("morsels_skipped", partition),
             shared: MetricBuilder::new(set).counter("morsels_shared", partition),
             copied: MetricBuilder::new(set).counter("morsels_copied", partition),
+            blocks_shared: MetricBuilder::new(set).counter("blocks_shared", partition),
+            blocks_copied: MetricBuilder::new(set).counter("blocks_copied", partition),
             filtered: MetricBuilder::new(set).counter("rows_filtered", partition),
             bytes: MetricBuilder::new(set).counter("bytes", partition),
         }
@@ -488,8 +493,10 @@ impl MorselStream {
             let (batch, shared) = source.read(morsel, &self.projection)?;
             if shared {
                 self.metrics.shared.add(1);
+                self.metrics.blocks_shared.add(source.blocks(morsel));
             } else {
                 self.metrics.copied.add(1);
+                self.metrics.blocks_copied.add(source.blocks(morsel));
             }
             self.accept(batch)?;
         } else {

@@ -31,6 +31,10 @@ pub trait MorselSource: Debug + Send + Sync + 'static {
     fn morsels(&self) -> usize;
     /// Upper bound of the rows of a morsel, at most [`MORSEL_ROWS`] where operators compute with them.
     fn rows(&self, morsel: usize) -> usize;
+    /// Number of a table's blocks that a morsel is made of.
+    fn blocks(&self, _morsel: usize) -> usize {
+        1
+    }
     /// Reads columns of a morsel, in the order of `projection`. The second value says whether memory was shared (`true`) or rows were copied.
     fn read(&self, morsel: usize, projection: &[usize]) -> Result<(RecordBatch, bool)>;
     /// Statistics of all rows, for these columns of the schema in this order.
@@ -104,7 +108,7 @@ impl TableSource {
         paths: Vec<IndexPath>,
     ) -> Result<Self> {
         let Shape { form, slots, whole } = shape;
-        let stored = form.schema(table.schema());
+        let stored = table.schema_in(form);
         let (schema, slot) = if slots {
             let mut fields: Vec<_> = stored.fields().iter().cloned().collect();
             fields.push(Arc::new(Field::new(SLOT_COLUMN, DataType::UInt64, false)));
@@ -177,6 +181,10 @@ impl MorselSource for TableSource {
 
     fn rows(&self, morsel: usize) -> usize {
         self.scan.rows(morsel)
+    }
+
+    fn blocks(&self, morsel: usize) -> usize {
+        self.scan.blocks(morsel)
     }
 
     fn read(&self, morsel: usize, projection: &[usize]) -> Result<(RecordBatch, bool)> {

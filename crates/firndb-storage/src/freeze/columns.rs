@@ -136,7 +136,15 @@ fn build_bytes(
     };
     // SAFETY: hot columns of type Utf8 are filled from string arrays only, and what is copied of one that is freezing was not being written; zeros in the place of
     // one that was are UTF-8 too.
-    unsafe { build_texts(&relation.resources.arena, &info.stored, &pieces, &mut texts) }
+    unsafe {
+        build_texts(
+            &relation.resources.arena,
+            &info.stored,
+            relation.strings(info.number),
+            &pieces,
+            &mut texts,
+        )
+    }
 }
 
 /// The views of a block's rows.

@@ -115,6 +115,7 @@ pub(crate) fn freeze_now(collector: &Arc<Collector>, relation: &Arc<Relation>) -
     if compact::compact(collector, relation, &blocks(), true) {
         collector.collect();
     }
+    rewrite::thaw_other_formats(relation);
     let visit = gather::gather(relation, &blocks());
     rewrite(collector, relation);
     relation.resources.reclaimer.reclaim();

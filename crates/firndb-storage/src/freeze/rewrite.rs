@@ -4,13 +4,17 @@
 //! without this a single cold column of a single block would keep the memory of 64 blocks. As with hot heaps: when the garbage of an extent exceeds
 //! what lives in it, what lives is rewritten, so frozen memory is at most twice what is shown.
 //!
-//! The columns are thawed and gathered like any others. Nothing here is a new kind of step.
+//! The columns are thawed and gathered like any others. Nothing here is a new kind of step. So are those whose strings have another format than the one
+//! that is asked for, when freezing is forced: by itself nothing is rewritten for a format.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::block::{Column, FrozenPart};
-use crate::relation::{Relation, heat};
+use crate::frozen::Strings;
+use crate::reclaim::Pin;
+use crate::relation::{ColumnInfo, Relation, heat};
 
 /// Extents that are smaller are left alone.
 const SMALLEST: usize = 256 << 10;
@@ -38,7 +42,7 @@ pub(super) fn thaw_sparse(relation: &Relation) -> Vec<u32> {
     let infos = relation.columns();
     // By the address of the extent, which is not looked at: bytes that live, and all bytes.
     let mut extents: HashMap<usize, (usize, usize)> = HashMap::new();
-    let address = |part: &FrozenPart| std::sync::Arc::as_ptr(&part.extent).addr();
+    let address = |part: &FrozenPart| Arc::as_ptr(&part.extent).addr();
     for number in 0..relation.block_count() {
         let pin = relation.resources.reclaimer.pin();
         let Some(block) = relation.block(number, &pin) else {
@@ -57,28 +61,51 @@ pub(super) fn thaw_sparse(relation: &Relation) -> Vec<u32> {
     if extents.is_empty() {
         return Vec::new();
     }
+    let is_sparse = |_: &ColumnInfo, part: &FrozenPart| extents.contains_key(&address(part));
+    thaw(relation, &infos, BLOCKS, is_sparse)
+}
+
+/// Thaws strings that have another format than the one that is asked for; gives the blocks, ascending, to be gathered. The caller holds the relation's `freezer`.
+pub(super) fn thaw_other_formats(relation: &Relation) -> Vec<u32> {
+    let infos = relation.columns();
+    let is_other = |info: &ColumnInfo, part: &FrozenPart| {
+        let wanted = relation.strings(info.number);
+        let found = part.column().strings();
+        wanted != Strings::Auto && found.is_some_and(|found| found != wanted)
+    };
+    thaw(relation, &infos, usize::MAX, is_other)
+}
+
+/// Thaws the frozen columns of at most so many blocks that are wanted, as memory allows.
+fn thaw(
+    relation: &Relation,
+    infos: &[Arc<ColumnInfo>],
+    blocks: usize,
+    is_wanted: impl Fn(&ColumnInfo, &FrozenPart) -> bool,
+) -> Vec<u32> {
     let mut thawed = Vec::new();
     let mut budget = relation.resources.budget.free() / SHARE;
     for number in 0..relation.block_count() {
-        let pin = relation.resources.reclaimer.pin();
+        let pin: Pin<'_> = relation.resources.reclaimer.pin();
         let Some(block) = relation.block(number, &pin) else {
             continue;
         };
         let mut any = false;
-        for info in &infos {
+        for info in infos {
             let Some(Column::Frozen(part)) = block.column(info.number, &pin) else {
                 continue;
             };
-            if !extents.contains_key(&address(part)) || bytes(part) > budget {
+            let needed = bytes(part).max(part.rows * info.physical.bits() / 8);
+            if !is_wanted(info, part) || needed > budget {
                 continue;
             }
-            budget -= bytes(part);
+            budget -= needed;
             any |= relation.warmed_by_freezer(block, info, &pin).is_ok();
         }
         if any {
             thawed.push(number);
         }
-        if thawed.len() == BLOCKS {
+        if thawed.len() == blocks {
             break;
         }
     }

@@ -22,6 +22,7 @@ use super::column::Statistics;
 use super::fixed::{copy_booleans, copy_fixed, copy_fixed_binary};
 use super::nested::copy_nested;
 use super::source::{Pieces, as_stored, check_stored, not_stored};
+use super::strings::{Strings, formatted};
 use crate::frozen::{Extent, FrozenColumn};
 use crate::memory::{Arena, ArenaRange, OpenRange};
 use crate::{Error, Result};
@@ -42,6 +43,19 @@ pub fn build_extents(
     rows_per_extent: &[usize],
     threads: usize,
 ) -> Result<Vec<Arc<Extent>>> {
+    let strings = vec![Strings::Offsets; schema.fields().len()];
+    build_formatted(arena, schema, &strings, batches, rows_per_extent, threads)
+}
+
+/// As [`build_extents`], the strings of each column in a format.
+pub(crate) fn build_formatted(
+    arena: &Arc<Arena>,
+    schema: &SchemaRef,
+    strings: &[Strings],
+    batches: &[RecordBatch],
+    rows_per_extent: &[usize],
+    threads: usize,
+) -> Result<Vec<Arc<Extent>>> {
     check_batches(schema, batches)?;
     let rows: Vec<usize> = batches.iter().map(RecordBatch::num_rows).collect();
     let extents = cut(&rows, rows_per_extent)?;
@@ -51,7 +65,8 @@ pub fn build_extents(
         let (extent, column) = (task / columns, task % columns);
         let field = schema.field(column);
         let pieces = pieces(field.data_type(), batches, &extents[extent], column)?;
-        copy_caught(&Target { arena, lane }, &pieces)
+        let target = Target { arena, lane };
+        formatted(&target, copy_caught(&target, &pieces)?, strings[column])
     };
     let bytes: usize = batches.iter().map(RecordBatch::get_array_memory_size).sum();
     let threads = threads.min(bytes / BYTES_PER_THREAD).clamp(1, tasks.max(1));
@@ -157,7 +172,7 @@ pub(crate) fn build_cells(
     }
 }
 
-/// Builds a column of strings or bytes that `texts` gives.
+/// Builds a column of strings or bytes that `texts` gives, in a format.
 ///
 /// Errors: as [`build_extents`].
 ///
@@ -166,12 +181,14 @@ pub(crate) fn build_cells(
 pub(crate) unsafe fn build_texts(
     arena: &Arc<Arena>,
     stored: &DataType,
+    strings: Strings,
     pieces: &CellPieces,
     texts: &mut dyn Texts,
 ) -> Result<FrozenColumn> {
     let target = Target { arena, lane: 0 };
     // SAFETY: the caller promises it.
-    unsafe { copy_texts(&target, stored, pieces, texts) }
+    let column = unsafe { copy_texts(&target, stored, pieces, texts) }?;
+    formatted(&target, column, strings)
 }
 
 /// Bytes of a column's heap in each block.
@@ -214,6 +231,15 @@ impl Target<'_> {
     /// A range for the column, to be filled in place.
     pub(super) fn open(&self, bytes: usize) -> Result<OpenRange> {
         self.arena.open(bytes, self.lane)
+    }
+
+    pub(super) fn new(arena: &Arc<Arena>, lane: usize) -> Target<'_> {
+        Target { arena, lane }
+    }
+
+    /// The arena, and the lane in it.
+    pub(super) fn place(&self) -> (&Arc<Arena>, usize) {
+        (self.arena, self.lane)
     }
 
     /// The column over its frozen array.

@@ -1,25 +1,25 @@
 //! Frozen columns: what an extent shows.
 //!
-//! A column is one Arrow array of its stored type over arena memory. Everything handed out is a slice of it,
-//! or of the string views beside it, and keeps the memory alive; only the widening of Decimal64 copies.
+//! A column is one Arrow array of its stored type over arena memory, strings in one of several formats (see [`strings`](super::strings)). Everything
+//! handed out is a slice of it, or of the string views beside it, and keeps the memory alive; only the widening of Decimal64 copies.
 //!
 //! Views point into the same heap as the offsets. They are built for the whole extent when first asked for,
-//! once, because a table that is only exported with offsets needs none.
+//! once, because a table that is only exported with offsets needs none; so are offsets, and a heap in row order, of strings that are stored without.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryArray, BinaryViewArray, GenericByteArray, StringArray,
-    StringViewArray,
-};
+use arrow::array::{Array, ArrayData, ArrayRef, AsArray, BinaryViewArray, StringViewArray};
 use arrow::buffer::{Buffer, NullBuffer, ScalarBuffer};
-use arrow::datatypes::{ByteArrayType, DataType};
+use arrow::datatypes::{DataType, Int32Type};
 use parking_lot::Mutex;
 
+use super::build::Target;
+use super::strings::{Strings, as_dictionary, with_offsets};
 use super::zone::{Bounds, zones_of};
+use crate::cell::{Cell, cell_of};
 use crate::frozen::{DistinctSketch, Form, Zone, Zones};
 use crate::memory::{Arena, RangeWriter};
 use crate::{Error, Result};
@@ -28,12 +28,17 @@ use crate::{Error, Result};
 pub struct FrozenColumn {
     arena: Arc<Arena>,
     lane: usize,
-    /// References to its memory that are its own, without the views'.
-    own: usize,
+    /// References to its buffers that are its own, without the views'.
+    own: Vec<usize>,
+    stored: DataType,
+    /// Of the stored type, or strings as views or a dictionary.
     array: ArrayRef,
     statistics: Statistics,
     views: OnceLock<ArrayRef>,
-    building_views: Mutex<()>,
+    /// Strings with offsets, where they are stored without.
+    plain: OnceLock<ArrayRef>,
+    /// Held by who builds one of these.
+    building: Mutex<()>,
     bytes: AtomicUsize,
 }
 
@@ -57,17 +62,71 @@ impl FrozenColumn {
         bytes: usize,
         statistics: Statistics,
     ) -> Self {
+        let stored = array.data_type().clone();
+        Self::of_type(arena, lane, stored, array, bytes, statistics)
+    }
+
+    fn of_type(
+        arena: &Arc<Arena>,
+        lane: usize,
+        stored: DataType,
+        array: ArrayRef,
+        bytes: usize,
+        statistics: Statistics,
+    ) -> Self {
         Self {
             arena: Arc::clone(arena),
             lane,
             // With those of the extremes, which are values of it.
             own: references(&array),
+            stored,
             array,
             statistics,
             views: OnceLock::new(),
-            building_views: Mutex::new(()),
+            plain: OnceLock::new(),
+            building: Mutex::new(()),
             bytes: AtomicUsize::new(bytes),
         }
+    }
+
+    /// The same values in another format of strings, in `bytes` bytes of arena memory of their own.
+    pub(super) fn rebuilt(
+        self,
+        target: &Target<'_>,
+        array: ArrayRef,
+        bytes: usize,
+    ) -> Result<Self> {
+        let mut statistics = self.statistics;
+        // They are values of the memory that goes.
+        if let Some((least, greatest)) = &mut statistics.extremes {
+            for value in [least, greatest] {
+                *value = match value.data_type() {
+                    DataType::Utf8View => Arc::new(value.as_string_view().gc()),
+                    _ => Arc::new(value.as_binary_view().gc()),
+                };
+            }
+        }
+        let (arena, lane) = target.place();
+        Ok(Self::of_type(
+            arena,
+            lane,
+            self.stored,
+            array,
+            bytes,
+            statistics,
+        ))
+    }
+
+    /// The format of its strings; `None` for another type.
+    pub fn strings(&self) -> Option<Strings> {
+        if !matches!(self.stored, DataType::Utf8 | DataType::Binary) {
+            return None;
+        }
+        Some(match self.array.data_type() {
+            DataType::Dictionary(..) => Strings::Dictionary,
+            DataType::Utf8View | DataType::BinaryView => Strings::View,
+            _ => Strings::Offsets,
+        })
     }
 
     /// What the sketch of distinct values took of the time in which the column was built.
@@ -82,29 +141,56 @@ impl FrozenColumn {
 
     /// The stored type.
     pub fn data_type(&self) -> &DataType {
-        self.array.data_type()
+        &self.stored
     }
 
-    /// The whole column in its stored type (Utf8 and Binary with offsets, Decimal64), without a copy.
+    /// The whole column as it lies, without a copy: in its stored type (Utf8 and Binary with offsets, Decimal64), strings also as views or a dictionary.
     pub fn array(&self) -> &ArrayRef {
         &self.array
     }
 
-    /// Rows `offset..offset + len` in the given form: without a copy, but for the widening of Decimal64. String views are
-    /// built when first asked for, once per extent (which can fail with `OutOfMemory`).
+    /// Rows `offset..offset + len` in the given form: without a copy, but for the widening of Decimal64. String views, and offsets
+    /// of strings that lie without, are built when first asked for, once per extent (which can fail with `OutOfMemory`).
     pub fn slice(&self, offset: usize, len: usize, form: Form) -> Result<ArrayRef> {
+        self.check(offset, len)?;
+        match (&self.stored, form) {
+            (DataType::Utf8 | DataType::Binary, Form::Compute | Form::Native) => {
+                Ok(self.views()?.slice(offset, len))
+            }
+            (DataType::Utf8 | DataType::Binary, Form::Consumer)
+                if self.array.data_type() != &self.stored =>
+            {
+                Ok(self.plain()?.slice(offset, len))
+            }
+            _ => form.apply(&self.array.slice(offset, len)),
+        }
+    }
+
+    /// Rows `offset..offset + len` as a dictionary: without a copy, if that is how they lie.
+    pub(crate) fn dictionary(&self, offset: usize, len: usize) -> Result<ArrayRef> {
+        self.check(offset, len)?;
+        as_dictionary(&self.array.slice(offset, len), &self.stored)
+    }
+
+    /// The value of a row that is there; `None` for types without cells.
+    pub(crate) fn cell(&self, row: usize) -> Option<Cell<'_>> {
+        match self.array.as_dictionary_opt::<Int32Type>() {
+            Some(coded) => match coded.key(row) {
+                Some(key) => cell_of(coded.values().as_ref(), key),
+                None => Some(Cell::Null),
+            },
+            None => cell_of(self.array.as_ref(), row),
+        }
+    }
+
+    fn check(&self, offset: usize, len: usize) -> Result<()> {
         if offset.checked_add(len).is_none_or(|end| end > self.rows()) {
             return Err(Error::Internal(format!(
                 "rows {offset}..+{len} of a frozen column with {} rows",
                 self.rows()
             )));
         }
-        match (self.data_type(), form) {
-            (DataType::Utf8 | DataType::Binary, Form::Compute | Form::Native) => {
-                Ok(self.views()?.slice(offset, len))
-            }
-            _ => form.apply(&self.array.slice(offset, len)),
-        }
+        Ok(())
     }
 
     /// Nulls in rows `offset..offset + len`.
@@ -186,67 +272,111 @@ impl FrozenColumn {
 
     /// References to its memory besides its own: slices that are held, by anybody.
     pub fn holders(&self) -> usize {
-        let own = self.own + usize::from(self.views.get().is_some());
-        references(&self.array).saturating_sub(own)
+        let views = usize::from(self.views.get().is_some());
+        references(&self.array)
+            .into_iter()
+            .zip(&self.own)
+            .enumerate()
+            // Views share the last buffer, the heap.
+            .map(|(at, (now, &own))| {
+                let heap = at + 1 == self.own.len();
+                now.saturating_sub(own + if heap { views } else { 0 })
+            })
+            .chain(self.plain.get().into_iter().flat_map(|plain| {
+                // One is its own.
+                references(plain)
+                    .into_iter()
+                    .map(|now| now.saturating_sub(1))
+            }))
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// The whole column with offsets, where it lies without.
+    fn plain(&self) -> Result<&ArrayRef> {
+        if let Some(plain) = self.plain.get() {
+            return Ok(plain);
+        }
+        let _building = self.building.lock();
+        if let Some(plain) = self.plain.get() {
+            return Ok(plain);
+        }
+        let target = Target::new(&self.arena, self.lane);
+        let (built, bytes) = with_offsets(&target, &self.array, &self.stored)?;
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        Ok(self.plain.get_or_init(|| built))
     }
 
     /// The whole column as views.
     fn views(&self) -> Result<&ArrayRef> {
+        if matches!(
+            self.array.data_type(),
+            DataType::Utf8View | DataType::BinaryView
+        ) {
+            return Ok(&self.array);
+        }
         if let Some(views) = self.views.get() {
             return Ok(views);
         }
-        let _building = self.building_views.lock();
+        let _building = self.building.lock();
         if let Some(views) = self.views.get() {
             return Ok(views);
         }
-        let built: ArrayRef = match self.data_type() {
+        let values = match self.array.as_dictionary_opt::<Int32Type>() {
+            Some(coded) => coded.values(),
+            None => &self.array,
+        };
+        let (offsets, heap) = match &self.stored {
             DataType::Utf8 => {
-                let (strings, views) = (
-                    self.array.as_string::<i32>(),
-                    self.build_views::<StringArray>()?,
-                );
-                let heap = strings.values().clone();
-                // SAFETY: the views lie within the heap, which is the one of the string array: each is the UTF-8 of a value of it.
-                Arc::new(unsafe { StringViewArray::new_unchecked(views, vec![heap], self.nulls()) })
+                let strings = values.as_string::<i32>();
+                (strings.value_offsets(), strings.values())
             }
             _ => {
-                let (binary, views) = (
-                    self.array.as_binary::<i32>(),
-                    self.build_views::<BinaryArray>()?,
-                );
-                let heap = binary.values().clone();
-                // SAFETY: as above, of bytes.
-                Arc::new(unsafe { BinaryViewArray::new_unchecked(views, vec![heap], self.nulls()) })
+                let bytes = values.as_binary::<i32>();
+                (bytes.value_offsets(), bytes.values())
             }
+        };
+        let views = self.build_views(offsets, heap)?;
+        let heap = vec![heap.clone()];
+        let built: ArrayRef = match &self.stored {
+            // SAFETY: the views lie within the heap, which is the one of the string array: each is the UTF-8 of a value of it.
+            DataType::Utf8 => {
+                Arc::new(unsafe { StringViewArray::new_unchecked(views, heap, self.nulls()) })
+            }
+            // SAFETY: as above, of bytes.
+            _ => Arc::new(unsafe { BinaryViewArray::new_unchecked(views, heap, self.nulls()) }),
         };
         Ok(self.views.get_or_init(|| built))
     }
 
-    fn build_views<A: OffsetArray + 'static>(&self) -> Result<ScalarBuffer<u128>> {
-        let array = self
-            .array
-            .as_any()
-            .downcast_ref::<A>()
-            .ok_or_else(|| Error::Internal(format!("views of {}", self.data_type())))?;
-        let (offsets, heap) = array.parts();
+    /// The views of all rows' values, which lie in `heap` between these offsets, each or, of a dictionary, those of its values.
+    fn build_views(&self, offsets: &[i32], heap: &[u8]) -> Result<ScalarBuffer<u128>> {
         let len = self.rows() * size_of::<u128>();
         let range = self.arena.allocate(len, self.lane)?;
         let mut writer = RangeWriter::new(&range, 0, len);
         let mut views = Vec::with_capacity(VIEWS_AT_ONCE);
         // The last offset begins no value.
-        for pairs in offsets[..self.rows()]
-            .chunks(VIEWS_AT_ONCE)
-            .zip(offsets[1..].chunks(VIEWS_AT_ONCE))
-        {
-            views.clear();
-            views.extend(
-                pairs
-                    .0
-                    .iter()
-                    .zip(pairs.1)
-                    .map(|(&start, &end)| view(heap, start as usize, end as usize)),
-            );
-            writer.write_values(&views)?;
+        let starts = &offsets[..offsets.len() - 1];
+        let of_values = |(&start, &end): (&i32, &i32)| view(heap, start as usize, end as usize);
+        match self.array.as_dictionary_opt::<Int32Type>() {
+            Some(coded) => {
+                let values: Vec<u128> = starts.iter().zip(&offsets[1..]).map(of_values).collect();
+                for codes in coded.keys().values().chunks(VIEWS_AT_ONCE) {
+                    views.clear();
+                    // Under nulls alone there may be no value.
+                    let view = |&code: &i32| values.get(code as usize).copied().unwrap_or(0);
+                    views.extend(codes.iter().map(view));
+                    writer.write_values(&views)?;
+                }
+            }
+            None => {
+                let ends = offsets[1..].chunks(VIEWS_AT_ONCE);
+                for (starts, ends) in starts.chunks(VIEWS_AT_ONCE).zip(ends) {
+                    views.clear();
+                    views.extend(starts.iter().zip(ends).map(of_values));
+                    writer.write_values(&views)?;
+                }
+            }
         }
         writer.finish()?;
         let frozen = range.freeze();
@@ -269,11 +399,20 @@ impl std::fmt::Debug for FrozenColumn {
     }
 }
 
-/// References to the memory of an array: of its buffer that has the most.
-fn references(array: &ArrayRef) -> usize {
-    let data = array.to_data();
-    let buffers = data.buffers().iter().map(Buffer::strong_count);
-    buffers.max().unwrap_or(0)
+/// References to each buffer of an array, a dictionary's behind those of its codes.
+fn references(array: &ArrayRef) -> Vec<usize> {
+    fn add(data: &ArrayData, counts: &mut Vec<usize>) {
+        counts.extend(data.buffers().iter().map(Buffer::strong_count));
+        data.child_data()
+            .iter()
+            .for_each(|child| add(child, counts));
+    }
+    let mut counts = Vec::new();
+    match array.data_type() {
+        DataType::Dictionary(..) => add(&array.to_data(), &mut counts),
+        _ => counts.extend(array.to_data().buffers().iter().map(Buffer::strong_count)),
+    }
+    counts
 }
 
 /// Views that are made before they are written.
@@ -282,20 +421,9 @@ const VIEWS_AT_ONCE: usize = 4096;
 /// The longest value that a view holds itself.
 const INLINE_BYTES: usize = 12;
 
-/// Offsets and heap of a variable-length array.
-trait OffsetArray {
-    fn parts(&self) -> (&[i32], &[u8]);
-}
-
-impl<T: ByteArrayType<Offset = i32>> OffsetArray for GenericByteArray<T> {
-    fn parts(&self) -> (&[i32], &[u8]) {
-        (self.value_offsets(), self.value_data())
-    }
-}
-
 /// The view of `heap[start..end]` in buffer 0.
 #[inline(always)]
-fn view(heap: &[u8], start: usize, end: usize) -> u128 {
+pub(super) fn view(heap: &[u8], start: usize, end: usize) -> u128 {
     let len = end - start;
     let Some(bytes) = heap.get(start..start + 16) else {
         return view_at_end(heap, start, end);

@@ -17,7 +17,8 @@
 //!
 //! Modules: [`build`] drives the copy of one extent after another; `source` says what foreign types are
 //! taken for a stored one; `fixed`, `bytes`, `nested` copy a column of such values, and on the way compute
-//! [`zone`] bounds, the [`distinct`] sketch and the extremes; `cells` does so for what hot blocks hold; [`column`] shows the result.
+//! [`zone`] bounds, the [`distinct`] sketch and the extremes; `cells` does so for what hot blocks hold; [`strings`] has the formats that
+//! strings can have beyond the first; [`column`] shows the result.
 
 pub mod build;
 mod bytes;
@@ -33,6 +34,7 @@ mod nested;
 #[cfg(test)]
 mod samples;
 mod source;
+pub mod strings;
 #[cfg(test)]
 mod tests;
 mod value;
@@ -44,4 +46,5 @@ pub use distinct::DistinctSketch;
 pub use extent::Extent;
 pub use form::Form;
 pub use source::as_stored;
+pub use strings::Strings;
 pub use zone::{Zone, Zones};

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 /// The threshold of a new table.
-const THRESHOLD: Duration = Duration::from_millis(10);
+pub(crate) const THRESHOLD: Duration = Duration::from_millis(10);
 /// The threshold does not grow beyond this many times what was set.
 const MOST_TIMES: u64 = 1024;
 /// A block that thaws within so many thresholds was frozen too early.
@@ -30,6 +30,13 @@ pub(crate) fn now() -> u64 {
     static ORIGIN: OnceLock<Instant> = OnceLock::new();
     let elapsed = ORIGIN.get_or_init(Instant::now).elapsed().as_micros();
     u64::try_from(elapsed).unwrap_or(u64::MAX).saturating_add(1)
+}
+
+fn duration(micros: &AtomicU64) -> Option<Duration> {
+    match micros.load(Ordering::Relaxed) {
+        OFF => None,
+        micros => Some(Duration::from_micros(micros)),
+    }
 }
 
 /// What was counted about the blocks of a table.
@@ -140,10 +147,12 @@ impl Heat {
 
     /// The threshold now; `None` when nothing freezes by itself.
     pub(crate) fn threshold(&self) -> Option<Duration> {
-        match self.threshold.load(Ordering::Relaxed) {
-            OFF => None,
-            micros => Some(Duration::from_micros(micros)),
-        }
+        duration(&self.threshold)
+    }
+
+    /// What was set.
+    pub(crate) fn setting(&self) -> Option<Duration> {
+        duration(&self.set)
     }
 
     /// A writer thawed a column of a block that was frozen at `frozen_at`.

@@ -29,7 +29,7 @@ use crate::block::directory::Directory;
 use crate::block::hot::{HotColumn, row_decoder};
 use crate::block::source::Source;
 use crate::block::{Block, Column, FrozenPart, MOST_ROWS};
-use crate::frozen::Form;
+use crate::frozen::{Form, Strings};
 use crate::reclaim::Pin;
 use crate::resources::Resources;
 use crate::undo::{Shape, Shapes};
@@ -81,6 +81,28 @@ impl ColumnInfo {
     }
 }
 
+/// Formats of strings by the number of their column.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Formats(Arc<[Strings]>);
+
+impl Formats {
+    /// The format of a column.
+    pub(crate) fn of(&self, column: usize) -> Strings {
+        self.0.get(column).copied().unwrap_or_default()
+    }
+}
+
+impl FromIterator<(usize, Strings)> for Formats {
+    fn from_iter<T: IntoIterator<Item = (usize, Strings)>>(formats: T) -> Self {
+        let mut all = Vec::new();
+        for (column, strings) in formats {
+            all.resize(all.len().max(column + 1), Strings::default());
+            all[column] = strings;
+        }
+        Self(all.into())
+    }
+}
+
 /// The end of the table, where rows are inserted.
 struct Tail {
     open: Option<u32>,
@@ -104,6 +126,8 @@ pub(crate) struct Relation {
     shapes: Shapes,
     pub(crate) access: Access,
     pub(crate) heat: Heat,
+    /// Formats of strings that are asked for, by the number of their column.
+    strings: RwLock<Formats>,
     indexes: RwLock<Arc<[Arc<Index>]>>,
 }
 
@@ -143,6 +167,7 @@ impl Relation {
             shapes: Shapes::default(),
             access: Access::default(),
             heat: Heat::new(),
+            strings: RwLock::default(),
             indexes: RwLock::new(Arc::new([])),
         }))
     }
@@ -168,6 +193,15 @@ impl Relation {
         let column = Arc::new(ColumnInfo::new(columns.len(), stored, Some(default))?);
         columns.push(Arc::clone(&column));
         Ok(column)
+    }
+
+    /// The format in which the strings of a column freeze.
+    pub(crate) fn strings(&self, column: usize) -> Strings {
+        self.strings.read().of(column)
+    }
+
+    pub(crate) fn set_strings(&self, formats: Formats) {
+        *self.strings.write() = formats;
     }
 
     /// The shape of updates of these columns.

@@ -118,10 +118,8 @@ impl<'g> Staged<'g> {
                 hot_cell(hot, info, *value, &mut inline, pin).map(take)
             }
             Part::Frozen(frozen) if self.row < frozen.rows => {
-                let array = frozen.column().array();
-                cell_of(array.as_ref(), frozen.first_row + self.row)
-                    .map(take)
-                    .ok_or_else(|| no_cell(info))
+                let cell = frozen.column().cell(frozen.first_row + self.row);
+                cell.map(take).ok_or_else(|| no_cell(info))
             }
             Part::Frozen(_) => Err(Error::Internal("a row beyond a frozen column".into())),
             Part::Default => match &info.default {

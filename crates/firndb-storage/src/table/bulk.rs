@@ -10,8 +10,8 @@ use arrow::array::RecordBatch;
 use super::Table;
 use crate::Result;
 use crate::block::{Block, Column, FrozenPart, slot};
-use crate::frozen::build::{build_extents, plan_extents};
-use crate::frozen::{Extent, Form};
+use crate::frozen::build::{build_formatted, plan_extents};
+use crate::frozen::{Extent, Form, Strings};
 use crate::relation::index::Index;
 use crate::transaction::{Action, KeysLoaded, Transaction};
 
@@ -58,7 +58,7 @@ impl BulkInsert<'_> {
             self.pending.push(rows);
         }
         if self.rows >= self.enough {
-            self.flush()?;
+            self.flush(false)?;
         }
         Ok(())
     }
@@ -66,7 +66,7 @@ impl BulkInsert<'_> {
     /// Writes what is left; the remainder that fills no block goes to the hot tail. Returns the number of rows loaded.
     pub fn finish(mut self) -> Result<u64> {
         if self.rows >= self.table.relation.block_rows {
-            self.flush()?;
+            self.flush(true)?;
         }
         for rows in std::mem::take(&mut self.pending) {
             self.table.insert(self.transaction, &rows)?;
@@ -74,15 +74,27 @@ impl BulkInsert<'_> {
         Ok(self.loaded)
     }
 
-    /// Builds extents of the rows that fill blocks and appends them to the table.
-    fn flush(&mut self) -> Result<()> {
+    /// Builds extents of the rows that fill blocks and appends them to the table. As long as more rows may come (not `last`), an extent that is not full
+    /// waits for them: every extent is a batch of its own in every export.
+    fn flush(&mut self, last: bool) -> Result<()> {
         let table = self.table;
         let relation = &table.relation;
         let schema = table.schema();
-        let plan = plan_extents(schema, &self.pending, relation.block_rows, BLOCKS)?;
-        let extents = build_extents(
+        let mut plan = plan_extents(schema, &self.pending, relation.block_rows, BLOCKS)?;
+        let full = BLOCKS * relation.block_rows;
+        if !last && plan.len() > 1 && plan.last().is_some_and(|&rows| rows < full) {
+            plan.pop();
+        }
+        let strings: Vec<Strings> = table
+            .layout
+            .columns
+            .iter()
+            .map(|info| table.formats.of(info.number))
+            .collect();
+        let extents = build_formatted(
             &relation.resources.arena,
             schema,
+            &strings,
             &self.pending,
             &plan,
             relation.resources.threads,

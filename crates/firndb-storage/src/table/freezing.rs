@@ -5,8 +5,9 @@ use std::time::Duration;
 use super::Table;
 use crate::block::{Block, Column, State};
 use crate::freeze::freeze_now;
+use crate::frozen::Strings;
 use crate::reclaim::Pin;
-use crate::relation::heat::FreezeCounts;
+use crate::relation::heat::{FreezeCounts, THRESHOLD};
 
 /// What [`Table::freeze`] did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -37,6 +38,9 @@ pub struct BlockInfo {
 }
 
 impl Table {
+    /// After how long without a write blocks freeze by themselves, unless something else is set.
+    pub const FREEZE_AFTER: Duration = THRESHOLD;
+
     /// Freezes now what can be frozen, cold or not: blocks without versions that some snapshot needs. Waits for nobody but operations that are running.
     pub fn freeze(&self) -> Freeze {
         let visit = freeze_now(&self.collector, &self.relation);
@@ -54,9 +58,47 @@ impl Table {
         self.collector.observer().note(&self.relation, blocks);
     }
 
+    /// What [`set_freeze_after`](Self::set_freeze_after) was told last.
+    pub fn freeze_setting(&self) -> Option<Duration> {
+        self.relation.heat.setting()
+    }
+
     /// After how long without a write blocks freeze now; `None` for never.
     pub fn freeze_after(&self) -> Option<Duration> {
         self.relation.heat.threshold()
+    }
+
+    /// A handle under which the strings of columns, by position, have these formats: those that it loads, and in what it shows (see
+    /// [`schema_in`](Self::schema_in)). What freezes follows the handle that was [`adopted`](Self::adopt_strings) last.
+    #[must_use]
+    pub fn with_strings(&self, formats: &[Strings]) -> Table {
+        let columns = self.layout.columns.iter().zip(formats);
+        Table {
+            formats: columns
+                .map(|(info, &strings)| (info.number, strings))
+                .collect(),
+            ..self.clone()
+        }
+    }
+
+    /// From now on blocks freeze in this handle's formats of strings, whatever writes them.
+    pub fn adopt_strings(&self) {
+        self.relation.set_strings(self.formats.clone());
+    }
+
+    /// The blocks of which a column, by position, lies in frozen memory as a dictionary.
+    pub fn dictionary_blocks(&self, position: usize) -> usize {
+        let Some(info) = self.layout.columns.get(position) else {
+            return 0;
+        };
+        let is_coded = |number: &u32| {
+            let pin = self.pin();
+            let block = self.relation.block(*number, &pin);
+            let column = block.and_then(|block| block.column(info.number, &pin));
+            matches!(column, Some(Column::Frozen(part))
+                if part.column().strings() == Some(Strings::Dictionary))
+        };
+        (0..self.relation.block_count()).filter(is_coded).count()
     }
 
     /// What was counted about the table's blocks since it was made.

@@ -17,17 +17,17 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
 use arrow::compute::{concat, take};
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 
 use crate::block::cells::Rows;
 use crate::block::place;
 use crate::collect::Collector;
 use crate::reclaim::Pin;
-use crate::relation::{ColumnInfo, Relation};
+use crate::relation::{ColumnInfo, Formats, Relation};
 use crate::{Error, Result, Snapshot};
 
 pub use crate::block::State as BlockState;
-pub use crate::frozen::Form;
+pub use crate::frozen::{Form, Strings};
 pub use crate::relation::heat::FreezeCounts;
 pub use crate::relation::index::{IndexDefinition, KeyProgram};
 pub use crate::relation::layout::Layout;
@@ -44,6 +44,8 @@ pub use statistics::{ColumnStatistics, TableStatistics};
 pub struct Table {
     relation: Arc<Relation>,
     layout: Arc<Layout>,
+    /// What this handle loads, and what [`Form::Native`] shows.
+    formats: Formats,
     /// Keeps the undo records that the relation's chains lead to.
     collector: Arc<Collector>,
 }
@@ -57,6 +59,7 @@ impl Table {
         Self {
             relation,
             layout,
+            formats: Formats::default(),
             collector: Arc::clone(collector),
         }
     }
@@ -75,6 +78,36 @@ impl Table {
     /// The stored schema under this handle's layout.
     pub fn schema(&self) -> &SchemaRef {
         &self.layout.schema
+    }
+
+    /// The schema of scans in a form: as [`Form::schema`], with dictionaries of what is to be stored as such in [`Form::Native`].
+    pub fn schema_in(&self, form: Form) -> SchemaRef {
+        let schema = form.schema(self.schema());
+        if form != Form::Native || !(0..self.layout.columns.len()).any(|at| self.is_coded(at)) {
+            return schema;
+        }
+        let fields: Vec<_> = schema
+            .fields()
+            .iter()
+            .zip(&self.layout.columns)
+            .enumerate()
+            .map(|(at, (field, info))| match self.is_coded(at) {
+                true => {
+                    let value = Box::new(info.stored.clone());
+                    let coded = DataType::Dictionary(Box::new(DataType::Int32), value);
+                    Arc::new(field.as_ref().clone().with_data_type(coded))
+                }
+                false => Arc::clone(field),
+            })
+            .collect();
+        Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
+    }
+
+    /// Whether the column at a position is shown as a dictionary in `Form::Native`.
+    fn is_coded(&self, position: usize) -> bool {
+        let info = &self.layout.columns[position];
+        self.formats.of(info.number) == Strings::Dictionary
+            && matches!(info.stored, DataType::Utf8 | DataType::Binary)
     }
 
     /// A number that no other table of the process has; layouts of one table share it.

@@ -16,6 +16,7 @@ use super::{Table, batch, join};
 use crate::block::cells::Rows;
 use crate::block::{Block, Column, FrozenPart, slot};
 use crate::frozen::Form;
+use crate::frozen::strings::as_dictionary;
 use crate::protocol::{Standard, settle};
 use crate::reclaim::Pin;
 use crate::relation::ColumnInfo;
@@ -157,6 +158,11 @@ impl Scan {
         self.morsels.len()
     }
 
+    /// Number of blocks of a morsel.
+    pub fn blocks(&self, morsel: usize) -> usize {
+        self.morsels[morsel].blocks as usize
+    }
+
     /// Upper bound of the rows of a morsel.
     pub fn rows(&self, morsel: usize) -> usize {
         self.morsels[morsel].rows
@@ -288,16 +294,20 @@ impl Scan {
     ) -> Result<(RecordBatch, bool)> {
         let morsel = &self.morsels[morsel];
         let infos = self.table.columns(projection)?;
-        let mut schema = self.table.schema().project(projection)?;
+        let mut schema = self.table.schema_in(form).project(projection)?;
+        let coded: Vec<bool> = projection
+            .iter()
+            .map(|&position| form == Form::Native && self.table.is_coded(position))
+            .collect();
         if slots {
             let mut fields: Vec<_> = schema.fields().iter().cloned().collect();
             fields.push(Arc::new(Field::new(SLOT, DataType::UInt64, false)));
             schema = Schema::new_with_metadata(fields, schema.metadata().clone());
         }
-        let schema = form.schema(&Arc::new(schema));
+        let schema = Arc::new(schema);
         let pin = self.table.pin();
         let heat = &self.table.relation.heat;
-        if let Some((mut columns, rows)) = self.share(morsel, &infos, form, &pin)? {
+        if let Some((mut columns, rows)) = self.share(morsel, &infos, form, &coded, &pin)? {
             if slots {
                 columns.push(all_slots(morsel.first, &rows));
             }
@@ -311,7 +321,12 @@ impl Scan {
         let columns = columns
             .iter()
             .zip(schema.fields())
-            .map(|(pieces, field)| join(pieces, field.data_type()))
+            .map(|(pieces, field)| match field.data_type() {
+                DataType::Dictionary(_, value) => {
+                    as_dictionary(&join(pieces, &form.data_type(value))?, value)
+                }
+                data_type => join(pieces, data_type),
+            })
             .collect::<Result<Vec<_>>>()?;
         Ok((batch(schema, columns, rows)?, false))
     }
@@ -322,6 +337,7 @@ impl Scan {
         morsel: &Morsel,
         infos: &[Arc<ColumnInfo>],
         form: Form,
+        coded: &[bool],
         pin: &Pin<'_>,
     ) -> Result<Option<(Vec<ArrayRef>, Vec<usize>)>> {
         // Each column is looked at once. Of every block: its rows, and how many may be gone.
@@ -373,8 +389,15 @@ impl Scan {
             .iter()
             .flatten()
             .zip(infos)
-            .map(|(part, info)| match part {
+            .zip(coded)
+            .map(|((part, info), &coded)| match part {
+                Part::Frozen(part, rows) if coded => {
+                    part.column().dictionary(part.first_row, *rows)
+                }
                 Part::Frozen(part, rows) => part.column().slice(part.first_row, *rows, form),
+                Part::Default(rows) if coded => {
+                    as_dictionary(&info.defaults(*rows, form)?, &info.stored)
+                }
                 Part::Default(rows) => info.defaults(*rows, form),
             })
             .collect::<Result<_>>()?;

@@ -172,7 +172,7 @@ impl Gathered {
                 match value {
                     Some(value) => values.push(value),
                     // All null: no value to compare. Else unknown, and so is the whole.
-                    None if column.null_count(0, column.array().len()) == column.array().len() => {}
+                    None if column.null_count(0, column.rows()) == column.rows() => {}
                     None => return Ok(None),
                 }
             }

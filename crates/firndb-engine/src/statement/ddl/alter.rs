@@ -44,7 +44,8 @@ pub(super) async fn alter_table(work: &mut Work<'_>, alter: &AlterTable) -> Resu
     }
     let mut current = entry.as_ref().clone();
     for operation in &alter.operations {
-        if let Some(changed) = apply(work, &current, operation).await? {
+        if let Some(mut changed) = apply(work, &current, operation).await? {
+            changed.follow_settings();
             work.changes.remove(&current.schema, &current.name);
             work.changes.put(Relation::Table(Arc::new(changed.clone())));
             current = changed;
@@ -73,6 +74,7 @@ fn reads_rows(operation: &AlterTableOperation) -> bool {
                 ..
             }
             | AlterTableOperation::DropConstraint { .. }
+            | AlterTableOperation::SetOptionsParens { .. }
     ) && !matches!(operation, AlterTableOperation::AddColumn { column_def, .. } if column_def.options.is_empty())
 }
 
@@ -178,6 +180,11 @@ async fn apply(
         }
         AlterTableOperation::RenameConstraint { old_name, new_name } => {
             rename::rename_constraint(work, entry, &old_name.value, new_name).map(Some)
+        }
+        AlterTableOperation::SetOptionsParens { options } => {
+            let mut changed = entry.clone();
+            changed.set(options)?;
+            Ok(Some(changed))
         }
         AlterTableOperation::OwnerTo { .. } => Err(Error::unsupported("OWNER TO is not supported")),
         other => Err(Error::unsupported(format!(

@@ -6,13 +6,15 @@ use std::sync::Arc;
 use arrow::datatypes::{FieldRef, Schema};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::sql::sqlparser::ast::{
-    ColumnDef, CreateTable, CreateTableOptions, Query, SelectInto, SetExpr,
+    ColumnDef, CreateTable, CreateTableOptions, Query, SelectInto, SetExpr, SqlOption,
 };
 use firndb_storage::Table;
 
 use super::definition::{self, DefinedConstraint};
 use super::{drop, duplicate, existing, index, new_name, reference, sequence};
-use crate::catalog::{Column, Constraint, Relation, TEMPORARY_SCHEMA, TableEntry, fold};
+use crate::catalog::{
+    Column, Constraint, Relation, TEMPORARY_SCHEMA, TableEntry, TableSettings, fold,
+};
 use crate::error::{Error, Result, SqlState};
 use crate::session::Outcome;
 use crate::statement::{Work, dml, limits};
@@ -50,7 +52,7 @@ pub(super) async fn create_table(work: &mut Work<'_>, create: &CreateTable) -> R
             ));
         }
         sequence::own_sequences(work, &schema, &name, &mut columns, &identities)?;
-        let entry = define(work, schema, name, columns, &constraints)?;
+        let entry = define(work, schema, name, columns, &constraints, settings(create))?;
         work.changes.put(Relation::Table(Arc::new(entry)));
         return Ok(Outcome::done("CREATE TABLE"));
     };
@@ -59,7 +61,7 @@ pub(super) async fn create_table(work: &mut Work<'_>, create: &CreateTable) -> R
             "constraints beside CREATE TABLE AS are not supported",
         ));
     }
-    let rows = create_as(work, schema, name, &create.columns, query).await?;
+    let rows = create_as(work, schema, name, &create.columns, settings(create), query).await?;
     Ok(Outcome::affected("CREATE TABLE", rows))
 }
 
@@ -77,7 +79,7 @@ pub(in crate::statement) async fn select_into(
     if existing(work, &schema, &name).is_some() {
         return Err(duplicate(&name));
     }
-    let rows = create_as(work, schema, name, &[], &query).await?;
+    let rows = create_as(work, schema, name, &[], &[], &query).await?;
     Ok(Outcome::affected("SELECT", rows))
 }
 
@@ -118,6 +120,7 @@ fn define(
     name: String,
     columns: Vec<Column>,
     constraints: &[DefinedConstraint],
+    settings: &[SqlOption],
 ) -> Result<TableEntry> {
     check_columns(&columns)?;
     let columns = require_keys(columns, constraints);
@@ -132,7 +135,10 @@ fn define(
         referrers: Vec::new(),
         table,
         comment: None,
+        settings: TableSettings::default(),
     };
+    entry.set(settings)?;
+    entry.follow_settings();
     // Keys first: a foreign key may refer to them.
     let is_reference =
         |one: &&DefinedConstraint| matches!(one.kind, definition::Kind::ForeignKey(_));
@@ -184,6 +190,7 @@ async fn create_as(
     schema: String,
     name: String,
     definitions: &[ColumnDef],
+    settings: &[SqlOption],
     query: &Query,
 ) -> Result<u64> {
     let context = work.context;
@@ -216,9 +223,10 @@ async fn create_as(
             identity: None,
             sequence: None,
             comment: None,
+            strings: None,
         });
     }
-    let entry = Arc::new(define(work, schema, name, columns, &[])?);
+    let entry = Arc::new(define(work, schema, name, columns, &[], settings)?);
     let stream: SendableRecordBatchStream = scope.stream(physical);
     let positions: Vec<usize> = (0..entry.columns.len()).collect();
     let rows = dml::load(context, &entry, &positions, stream).await?;
@@ -252,6 +260,14 @@ fn check_columns(columns: &[Column]) -> Result<()> {
     Ok(())
 }
 
+/// What `WITH` says.
+fn settings(create: &CreateTable) -> &[SqlOption] {
+    match &create.table_options {
+        CreateTableOptions::With(options) => options,
+        _ => &[],
+    }
+}
+
 fn check_options(create: &CreateTable) -> Result<()> {
     let refused = [
         (create.external, "CREATE EXTERNAL TABLE"),
@@ -278,7 +294,10 @@ fn check_options(create: &CreateTable) -> Result<()> {
             "this kind of table",
         ),
         (
-            !matches!(create.table_options, CreateTableOptions::None),
+            !matches!(
+                create.table_options,
+                CreateTableOptions::None | CreateTableOptions::With(_)
+            ),
             "an option of CREATE TABLE",
         ),
     ];

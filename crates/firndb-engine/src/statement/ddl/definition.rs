@@ -131,6 +131,7 @@ pub(super) fn column(work: &Work<'_>, definition: &ColumnDef) -> Result<DefinedC
             // A serial column is one with a default, no more.
             identity: identity.filter(|_| serial.is_none()),
             sequence: None,
+            strings: None,
             comment,
         },
         constraints,

@@ -75,11 +75,12 @@ fn renewed(work: &Work<'_>, entry: &TableEntry, columns: Vec<Column>) -> Result<
     entry.table.lock_exclusive(transaction)?;
     entry.table.retire(transaction, true)?;
     let table = new_storage(work, &entry.name, &columns)?;
-    let changed = TableEntry {
+    let mut changed = TableEntry {
         columns,
         table,
         ..entry.clone()
     };
+    changed.follow_settings();
     index::create_all(work, &changed)?;
     Ok(changed)
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use datafusion::common::config::ConfigOptions;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
@@ -118,6 +119,19 @@ pub(super) fn environment(
         .build_arc()?)
 }
 
+/// A join builds one table for all partitions up to so many rows, or bytes where they are known, divided by the threads.
+const SHARED_BUILD_ROWS: usize = 4 << 20;
+const SHARED_BUILD_BYTES: usize = 200_000_000;
+
+/// Plans for so many threads. The fewer they are, the larger a table one of them had better build alone: the other way is that all of them
+/// hash and copy all rows of both sides to part them.
+pub(super) fn use_threads(options: &mut ConfigOptions, threads: usize) {
+    options.execution.target_partitions = threads;
+    let optimizer = &mut options.optimizer;
+    optimizer.hash_join_single_partition_threshold = SHARED_BUILD_BYTES / threads.max(1);
+    optimizer.hash_join_single_partition_threshold_rows = SHARED_BUILD_ROWS / threads.max(1);
+}
+
 /// DataFusion's functions, rules and options with ours among them.
 fn session_state(
     threads: usize,
@@ -125,11 +139,11 @@ fn session_state(
 ) -> (SessionState, Option<Arc<dyn TypePlanner>>) {
     let mut config = SessionConfig::new()
         .with_batch_size(BATCH_ROWS)
-        .with_target_partitions(threads)
         // Our scans are cut into one range for each thread; dealing their batches round would lose the table's order.
         .with_round_robin_repartition(false)
         .with_information_schema(false);
     let options = config.options_mut();
+    use_threads(options, threads);
     // Names are folded in the tokens already.
     options.sql_parser.enable_ident_normalization = false;
     options.sql_parser.parse_float_as_decimal = true;

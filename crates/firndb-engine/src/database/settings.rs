@@ -6,7 +6,7 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::sql::sqlparser::ast::{self, Expr, Value};
 
 use super::answers::{strings, table};
-use super::connection::environment;
+use super::connection::{environment, use_threads};
 use super::execute::Call;
 use super::null_order;
 use super::session::{Inner, Session};
@@ -290,7 +290,7 @@ impl Session {
                 }
                 shared.limits.lock().threads = threads;
                 let state = Arc::make_mut(&mut inner.state);
-                state.config_mut().options_mut().execution.target_partitions = threads;
+                use_threads(state.config_mut().options_mut(), threads);
             }
             "temp_directory" => {
                 let directory = std::path::PathBuf::from(value);

@@ -28,11 +28,15 @@ class Measurement:
     case: str
     engine: str
     value: float
-    unit: str  # "s": seconds, less is better; "1/s": operations a second, more is better
+    # "s" and "bytes": less is better; "1/s": operations a second, more is better; "wrong": should be 0; others are drawn. Only "s" and
+    # "1/s" are compared.
+    unit: str
+    figure: str = ""  # the figure that it is a point of, if it is one
+    x: float = 0.0  # its place there
 
     def speedup_over(self, other: Measurement) -> float:
         """How many times faster this is than `other`."""
-        return other.value / self.value if self.unit == "s" else self.value / other.value
+        return self.value / other.value if self.unit == "1/s" else other.value / self.value
 
 
 Workload = Callable[[], Iterator[Measurement]]
@@ -115,11 +119,15 @@ def run(name: str, workload: Workload) -> list[Measurement]:
         measurements.append(measurement)
         print(f"  {measurement.case:<44} {measurement.engine:<22} {show(measurement)}", flush=True)
     print()
-    print(ratio_table(measurements))
+    if any(m.engine == OURS for m in measurements):
+        print(ratio_table(measurements))
     RESULTS.mkdir(exist_ok=True)
     record = {"workload": name, "machine": machine(), "measurements": [asdict(m) for m in measurements]}
     (RESULTS / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n")
-    plot(name, measurements)
+    if any(m.figure for m in measurements):
+        plot_figures(name, measurements)
+    else:
+        plot(name, measurements)
     return measurements
 
 
@@ -127,13 +135,18 @@ def show(measurement: Measurement) -> str:
     """A figure for people."""
     if measurement.unit == "s":
         return f"{measurement.value * 1000:,.1f} ms"
-    return f"{measurement.value:,.0f} per s"
+    if measurement.unit == "1/s":
+        return f"{measurement.value:,.0f} per s"
+    digits = 3 if measurement.unit == "ratio" else 1 if measurement.unit == "GB/s" else 0
+    return f"{measurement.value:,.{digits}f} {measurement.unit}"
 
 
 def by_case(measurements: Iterable[Measurement]) -> dict[str, dict[str, Measurement]]:
-    """Measurements by case, then by engine, in the order measured."""
+    """Measurements that compare by case, then by engine, in the order measured."""
     cases: dict[str, dict[str, Measurement]] = {}
     for measurement in measurements:
+        if measurement.unit == "wrong":
+            continue
         cases.setdefault(measurement.case, {})[measurement.engine] = measurement
     return cases
 
@@ -153,6 +166,37 @@ def ratio_table(measurements: list[Measurement]) -> str:
         cells = [f"{ours.speedup_over(engines[peer]):.2f}x" if peer in engines else "" for peer in peers]
         lines.append(f"| {case} | {show(ours)} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def plot_figures(name: str, measurements: list[Measurement]) -> None:
+    """A line a series, a panel a figure."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figures: dict[str, dict[str, list[Measurement]]] = {}
+    for measurement in measurements:
+        if measurement.figure:
+            figures.setdefault(measurement.figure, {}).setdefault(measurement.engine, []).append(measurement)
+    columns = 3
+    rows = -(-len(figures) // columns)
+    drawn, panels = pyplot.subplots(rows, columns, figsize=(5 * columns, 3.6 * rows), squeeze=False)
+    for panel in panels.flat[len(figures) :]:
+        panel.axis("off")
+    for panel, (figure, series) in zip(panels.flat, figures.items(), strict=False):
+        for engine, points in series.items():
+            panel.plot([p.x for p in points], [p.value for p in points], marker="o", markersize=3, label=engine)
+            panel.set_ylabel(points[0].unit)
+        if any(p.value > 0 for points in series.values() for p in points):
+            panel.set_yscale("log" if figure.startswith(("12", "13", "15")) else "linear")
+        if figure.startswith("14"):
+            panel.set_xscale("log", base=2)
+        panel.set_title(figure, fontsize=9)
+        panel.legend(fontsize=7)
+    drawn.tight_layout()
+    drawn.savefig(RESULTS / f"{name}.png", dpi=120)
+    pyplot.close(drawn)
 
 
 def plot(name: str, measurements: list[Measurement]) -> None:

@@ -1,11 +1,13 @@
 """The workloads by name."""
 
 from bench.harness import Workload
-from bench.workloads import exchange, rows, scans, tpch
+from bench.workloads import exchange, freezing, indexes, rows, scans, tpch
 
 WORKLOADS: dict[str, Workload] = {
     "tpch": tpch.workload,
     "scans": scans.workload,
     "rows": rows.workload,
     "exchange": exchange.workload,
+    "freezing": freezing.workload,
+    "indexes": indexes.workload,
 }

@@ -22,7 +22,9 @@ class ArrowStream(Protocol):
 class NativeDatabase:
     def __new__(
         cls,
+        path: str | None = None,
         *,
+        read_only: bool = False,
         memory_limit: int | None = None,
         threads: int | None = None,
         temp_directory: str | PathLike[str] | None = None,

@@ -42,25 +42,24 @@ def connect(
     """Opens a database and returns a connection to it.
 
     `path`
-        ``":memory:"``: a new database in memory, that goes with its last connection. Databases in files come with a later
-        version.
+        The database file, which is made if it is not there: all that is committed lasts. Connections of a process to one file
+        share one database; another process can open it when the last of them is closed. ``":memory:"``: a new database in
+        memory, that goes with its last connection.
     `read_only`
-        Opens a file without writing to it.
+        Opens a file without writing to it. Other processes may read it, too, but nobody writes it meanwhile.
     `config`
         Settings (``SET name = value``), for instance ``{"threads": 4, "memory_limit": "4GB"}``. ``progress_bar`` (bool) says
         whether long statements show their progress in a terminal or notebook.
     """
     try:
         name = os.fspath(path)
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        raise ProgrammingError(f"no file can be called {path!r}", sqlstate="22023") from None
     except TypeError:
         raise ProgrammingError(f"a path must be a str or path, not {type(path).__name__}", sqlstate="22023") from None
-    if name != ":memory:":
-        raise NotSupportedError(
-            f'cannot open "{os.fsdecode(name)}": databases in files are not supported yet',
-            sqlstate="0A000",
-            hint='Use ":memory:".',
-        )
-    if read_only:
+    in_memory = name in (":memory:", b":memory:")
+    if read_only and in_memory:
         raise NotSupportedError("a database in memory cannot be read-only", sqlstate="0A000")
     if config is not None and not isinstance(config, Mapping):
         raise ProgrammingError(f"config must be a mapping, not {type(config).__name__}", sqlstate="22023")
@@ -74,9 +73,11 @@ def connect(
     if any(isinstance(limit, int) and limit <= 0 for limit in limits.values()):
         raise ProgrammingError("memory_limit and threads must be positive", sqlstate="22023")
     try:
-        database = NativeDatabase(**limits)
+        database = NativeDatabase(None if in_memory else os.fsdecode(name), read_only=read_only, **limits)
     except OverflowError:
         raise ProgrammingError("memory_limit and threads must be below 2^64", sqlstate="22023") from None
+    except UnicodeEncodeError:
+        raise ProgrammingError(f"the path {name!r} cannot be encoded for the file system", sqlstate="22021") from None
     connection = Connection(database)
     connection.progress_bar = bool(shown)
     for setting, value in settings.items():

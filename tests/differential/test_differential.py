@@ -62,8 +62,10 @@ def assert_agree(ours: Rows | None, theirs: Rows | None, sql: str) -> None:
 
 
 def play(seed: int, peer: Any, portable: bool, strings: str | None = None) -> None:
-    """Sets up both engines, then alternates queries and writes, comparing after each. With `strings`, our tables store them in that
-    format, and are frozen before each query."""
+    """Sets up both engines, then alternates queries and writes, comparing after each.
+
+    With `strings`, our tables store them in that format, and are frozen before each query.
+    """
     generator = Generator(seed, portable)
     ours = firndb.connect()
     for sql in generator.setup():

@@ -1,7 +1,7 @@
 //! The dialogue at a terminal: line editing, history, completion.
 
 use std::env::var_os;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustyline::config::BellStyle;
 use rustyline::error::ReadlineError;
@@ -20,7 +20,11 @@ const PROMPT: &str = "firndb> ";
 const HISTORY: usize = 10_000;
 
 /// Reads and runs statements until Ctrl-D or `.quit`.
-pub(crate) fn run(shell: &mut Shell, keep_history: bool) -> Result<(), Failure> {
+pub(crate) fn run(
+    shell: &mut Shell,
+    keep_history: bool,
+    file: Option<&Path>,
+) -> Result<(), Failure> {
     let config = Config::builder()
         .max_history_size(HISTORY)
         .map_err(terminal)?
@@ -38,8 +42,12 @@ pub(crate) fn run(shell: &mut Shell, keep_history: bool) -> Result<(), Failure> 
     }
     shell.interactive = true;
     shell.style.max_rows = Some(SCREEN_ROWS);
+    let database = match file {
+        Some(path) => path.display().to_string(),
+        None => "in-memory database".to_owned(),
+    };
     println!(
-        "FirnDB {} · in-memory database · .help for commands, Ctrl-D to leave",
+        "FirnDB {} · {database} · .help for commands, Ctrl-D to leave",
         env!("CARGO_PKG_VERSION")
     );
     let result = converse(shell, &mut editor);

@@ -60,23 +60,18 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options) -> Result<(), Failure> {
-    if let Some(path) = &options.database
-        && path.as_os_str() != ":memory:"
-    {
-        return Err(Failure::Usage(format!(
-            "cannot open {}: this version keeps databases in memory only; start firndb without a file",
-            path.display()
-        )));
-    }
     let from_input = options.commands.is_empty() && options.script.is_none();
     let interactive = from_input && stdin().is_terminal() && stdout().is_terminal();
     // Before the database starts threads, so that none of them takes SIGINT.
     let interrupts = Interrupts::watch(interactive)?;
-    let session = Database::open(Config {
-        memory_limit: None,
-        threads: None,
-        temp_directory: None,
-    })?
+    let config = Config {
+        read_only: options.read_only,
+        ..Config::default()
+    };
+    let session = match options.file() {
+        Some(path) => Database::open_file(path, config)?,
+        None => Database::open(config)?,
+    }
     .connect()?;
     let style = Style {
         mode: options.mode(),
@@ -95,7 +90,7 @@ fn run(options: &Options) -> Result<(), Failure> {
         script::run_file(&mut shell, &path.to_string_lossy(), 0)?;
     }
     if interactive {
-        interactive::run(&mut shell, !options.no_history)?;
+        interactive::run(&mut shell, !options.no_history, options.file())?;
     } else if from_input {
         script::run(&mut shell, &mut stdin().lock(), 0)?;
     }

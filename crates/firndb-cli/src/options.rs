@@ -1,7 +1,7 @@
 //! The command line.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Parser};
 
@@ -23,6 +23,9 @@ pub(crate) struct Options {
     /// Run the statements of a file and exit, after those of -c
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     pub script: Option<PathBuf>,
+    /// Open the database file without writing to it (also -readonly)
+    #[arg(long = "readonly", visible_alias = "read-only")]
+    pub read_only: bool,
     /// Print results as boxes (the default)
     #[arg(long, group = "mode")]
     table: bool,
@@ -53,7 +56,8 @@ pub(crate) struct Options {
 }
 
 /// Long options that are also taken with a single dash, as users of other shells type them.
-const SINGLE_DASH: [&str; 8] = [
+const SINGLE_DASH: [&str; 9] = [
+    "-readonly",
     "-csv",
     "-json",
     "-jsonl",
@@ -68,6 +72,13 @@ impl Options {
     /// Reads the arguments of the process; prints and exits where they ask for help or are wrong.
     pub(crate) fn from_process() -> Options {
         Options::parse_from(with_double_dashes(std::env::args_os()))
+    }
+
+    /// The database file, if it is not in memory.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.database
+            .as_deref()
+            .filter(|path| path.as_os_str() != ":memory:")
     }
 
     /// The mode that was asked for.

@@ -187,14 +187,25 @@ fn a_missing_script_is_an_error() {
 }
 
 #[test]
-fn a_database_file_is_refused_clearly() {
-    let output = firndb(&["shop.firn", "-c", "SELECT 1"], "");
+fn a_database_file_keeps_what_is_written() {
+    let folder = std::env::temp_dir().join(format!("firndb-shell-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("shop.firn");
+    let path = file.to_str().unwrap();
+    prints(&[path, "-c", "CREATE TABLE t AS SELECT 42 AS x"], "");
+    assert_eq!(prints(&[path, "-csv", "-c", "FROM t"], ""), "x\n42\n");
+    let output = firndb(&[path, "-readonly", "-c", "DROP TABLE t"], "");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("25006"), "{}", stderr(&output));
+    std::fs::write(&file, "id,name\n").unwrap();
+    let output = firndb(&[path, "-c", "SELECT 1"], "");
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        stderr(&output).contains("in memory only"),
+        stderr(&output).contains("is not a FirnDB database"),
         "{}",
         stderr(&output)
     );
+    std::fs::remove_dir_all(&folder).unwrap();
     assert_eq!(
         prints(&[":memory:", "-csv", "-c", "SELECT 1 AS x"], ""),
         "x\n1\n"

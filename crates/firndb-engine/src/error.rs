@@ -41,6 +41,8 @@ sql_states! {
     NumericValueOutOfRange = "22003",
     /// A date or time outside its range.
     DatetimeFieldOverflow = "22008",
+    /// Text that does not fit the format of a date or time.
+    InvalidDatetimeFormat = "22007",
     /// x / 0.
     DivisionByZero = "22012",
     /// Bytes that are no UTF-8.
@@ -61,6 +63,8 @@ sql_states! {
     InvalidRowCountInOffset = "2201X",
     /// A parameter that does not fit.
     InvalidParameterValue = "22023",
+    /// A NULL where none may be.
+    NullValueNotAllowed = "22004",
     /// A text that is no value of the type.
     InvalidTextRepresentation = "22P02",
     /// A sequence at its end.
@@ -97,6 +101,8 @@ sql_states! {
     SyntaxErrorOrAccessRuleViolation = "42000",
     /// SQL that does not parse.
     SyntaxError = "42601",
+    /// What the operating system forbids.
+    InsufficientPrivilege = "42501",
     /// An unknown column.
     UndefinedColumn = "42703",
     /// A name with two meanings.
@@ -145,6 +151,8 @@ sql_states! {
     InvalidColumnReference = "42P10",
     /// A name over its limit.
     NameTooLong = "42622",
+    /// The disk is full.
+    DiskFull = "53100",
     /// Memory is spent.
     OutOfMemory = "53200",
     /// A limit of the program: nesting, columns, value size.
@@ -163,6 +171,8 @@ sql_states! {
     IoError = "58030",
     /// A file that is not there.
     UndefinedFile = "58P01",
+    /// A database file is damaged.
+    DataCorrupted = "XX001",
     /// A bug of FirnDB.
     InternalError = "XX000",
 }
@@ -284,7 +294,14 @@ impl From<firndb_storage::Error> for Error {
             Storage::OutOfMemory { .. } => SqlState::OutOfMemory,
             Storage::Limit(_) => SqlState::ProgramLimitExceeded,
             Storage::ValueOutOfRange { .. } => SqlState::NumericValueOutOfRange,
-            Storage::System(_) => SqlState::IoError,
+            Storage::System(_) | Storage::Io(_) | Storage::Broken(_) => SqlState::IoError,
+            Storage::NoFile(_) => SqlState::UndefinedFile,
+            Storage::Forbidden(_) => SqlState::InsufficientPrivilege,
+            Storage::DiskFull(_) => SqlState::DiskFull,
+            Storage::NotADatabase(_) => SqlState::WrongObjectType,
+            Storage::Newer(_) => SqlState::FeatureNotSupported,
+            Storage::Damaged(_) => SqlState::DataCorrupted,
+            Storage::InUse { .. } => SqlState::ObjectInUse,
             Storage::Arrow(_) | Storage::Internal(_) | Storage::Key(_) => SqlState::InternalError,
         };
         Error::new(state, error.to_string())

@@ -35,11 +35,13 @@ pub struct NativeDatabase {
 
 #[pymethods]
 impl NativeDatabase {
-    /// A database in memory.
+    /// A database in a file, or in memory.
     #[new]
-    #[pyo3(signature = (*, memory_limit = None, threads = None, temp_directory = None))]
+    #[pyo3(signature = (path = None, *, read_only = false, memory_limit = None, threads = None, temp_directory = None))]
     fn new(
         py: Python<'_>,
+        path: Option<PathBuf>,
+        read_only: bool,
         memory_limit: Option<usize>,
         threads: Option<usize>,
         temp_directory: Option<PathBuf>,
@@ -48,9 +50,15 @@ impl NativeDatabase {
             memory_limit,
             threads,
             temp_directory,
+            read_only,
+            synchronous: None,
+        };
+        let open = || match path {
+            Some(path) => Database::open_file(path, config),
+            None => Database::open(config),
         };
         let database = py
-            .detach(|| fork::check_new().and_then(|()| Database::open(config)))
+            .detach(|| fork::check_new().and_then(|()| open()))
             .map_err(|error| errors::to_python(py, &error, None))?;
         Ok(NativeDatabase {
             database: Some(database),

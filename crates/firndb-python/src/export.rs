@@ -103,8 +103,8 @@ pub(crate) fn form_for(
             .zip(wanted.fields())
             .filter(|(offered, wanted)| {
                 // Whether it lies as a dictionary shows only in what comes.
-                let may_lie_so = form == Form::Native
-                    && matches!(wanted.data_type(), DataType::Dictionary(..));
+                let may_lie_so =
+                    form == Form::Native && matches!(wanted.data_type(), DataType::Dictionary(..));
                 offered.data_type() != wanted.data_type() && !may_lie_so
             })
             .count()

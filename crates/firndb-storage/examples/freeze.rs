@@ -1,6 +1,6 @@
 //! What freezing costs: gathering against copying the same bytes, and writers with freezing on against off.
 //!
-//! `cargo run --release -p firndb-storage --example freeze [seconds]`
+//! `cargo run --release -p firndb-storage --example freeze [seconds [what]]`
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -47,6 +47,32 @@ fn texts(rows: usize) -> ArrayRef {
     ))
 }
 
+/// Random lower-case texts of `from` to `to` bytes.
+fn random_texts(rows: usize, from: usize, to: usize) -> ArrayRef {
+    let mut seed = 88172645463325252_u64;
+    let mut next = |below: usize| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        (seed >> 11) as usize % below
+    };
+    let texts = (0..rows).map(|_| {
+        let length = from + next(to - from + 1);
+        (0..length)
+            .map(|_| char::from(b'a' + next(26) as u8))
+            .collect::<String>()
+    });
+    Arc::new(StringArray::from(texts.collect::<Vec<String>>()))
+}
+
+fn short_texts(rows: usize) -> ArrayRef {
+    random_texts(rows, 4, 12)
+}
+
+fn long_texts(rows: usize) -> ArrayRef {
+    random_texts(rows, 20, 60)
+}
+
 fn insert(storage: &Arc<Storage>, table: &Table, rows: &RecordBatch) -> Result<Vec<Slot>> {
     let transaction = storage.begin(Isolation::Snapshot);
     transaction.begin_statement();
@@ -71,6 +97,13 @@ fn copying(bytes: usize) -> Duration {
 
 /// Gathers a table of 16 blocks again and again, into recycled memory.
 fn gathering(what: &str, column: fn(usize) -> ArrayRef, update: usize) -> Result<()> {
+    // The second argument: only what has these words.
+    if std::env::args()
+        .nth(2)
+        .is_some_and(|wanted| !what.contains(&wanted))
+    {
+        return Ok(());
+    }
     let storage = storage()?;
     let probe = batch(&[("a", column(1)), ("b", column(1)), ("c", column(1))])?;
     let table = storage.create_table("t", probe.schema())?;
@@ -177,7 +210,9 @@ fn throughput(freeze: bool, seconds: f64) -> Result<f64> {
 
 fn main() -> Result<()> {
     gathering("integers", integers, 7)?;
-    gathering("texts", texts, 7)?;
+    gathering("texts of an equal prefix", texts, 7)?;
+    gathering("random texts of 4 to 12 bytes", short_texts, 7)?;
+    gathering("random texts of 20 to 60 bytes", long_texts, 7)?;
     let seconds = std::env::args()
         .nth(1)
         .and_then(|seconds| seconds.parse().ok())

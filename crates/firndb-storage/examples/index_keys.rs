@@ -63,17 +63,17 @@ fn measure(
 
     let start = Instant::now();
     in_parallel(&keys, threads, |key, row| {
-        index.insert(key, Slot(row as u64)).is_ok()
+        index.insert(key, Slot(row as u64), &index.pin()).is_ok()
     });
     report("insert", start, entries);
     let start = Instant::now();
     in_parallel(&keys, threads, |key, _| {
-        index.slots(black_box(key)).len() == 1
+        index.slots(black_box(key), &index.pin()).len() == 1
     });
     report("find", start, entries);
     let start = Instant::now();
     in_parallel(&keys, threads, |key, row| {
-        index.remove(key, Slot(row as u64))
+        index.remove(key, Slot(row as u64), &index.pin())
     });
     report("remove", start, entries);
     if !index.is_empty() {

@@ -84,6 +84,16 @@ impl Clock {
         self.register_in(&mut self.order.lock())
     }
 
+    /// As [`register`](Self::register), with what `also` gives at that very moment, at which nothing is published.
+    pub(crate) fn register_with<T>(
+        self: &Arc<Self>,
+        also: impl FnOnce() -> T,
+    ) -> (Registration, T) {
+        let mut order = self.order.lock();
+        let given = also();
+        (self.register_in(&mut order), given)
+    }
+
     fn register_in(self: &Arc<Self>, order: &mut Order) -> Registration {
         let start = order.published;
         match order.starts.back_mut() {

@@ -48,6 +48,38 @@ pub enum Error {
     /// The operating system refused (memfd_create, mmap, a forked child): SQLSTATE 58000.
     #[error("{0}")]
     System(String),
+    /// A file could not be read or written: SQLSTATE 58030.
+    #[error("{0}")]
+    Io(String),
+    /// A file or directory is not there: SQLSTATE 58P01.
+    #[error("{0}")]
+    NoFile(String),
+    /// The operating system forbids it: SQLSTATE 42501.
+    #[error("{0}")]
+    Forbidden(String),
+    /// The disk is full: SQLSTATE 53100. What was to be written was not; it can be tried again.
+    #[error("{0}")]
+    DiskFull(String),
+    /// What is durable is unknown since a write or a sync failed: SQLSTATE 58030.
+    #[error("the database refuses work until it is opened again: {0}")]
+    Broken(String),
+    /// The file is no database: SQLSTATE 42809.
+    #[error("{0}")]
+    NotADatabase(String),
+    /// The file is of a version that is not known yet: SQLSTATE 0A000.
+    #[error("{0}")]
+    Newer(String),
+    /// The file or its log is damaged, and where: SQLSTATE XX001.
+    #[error("{0}")]
+    Damaged(String),
+    /// Another process has the database open: SQLSTATE 55006.
+    #[error("{message}")]
+    InUse {
+        /// What is in use, and by whom.
+        message: String,
+        /// The process that has it open, where the system tells.
+        process: Option<u32>,
+    },
     /// The program of an index's keys failed: the SQLSTATE is its own.
     #[error(transparent)]
     Key(Box<dyn std::error::Error + Send + Sync>),
@@ -57,4 +89,22 @@ pub enum Error {
     /// An invariant does not hold: SQLSTATE XX000.
     #[error("internal error: {0}")]
     Internal(String),
+}
+
+impl Error {
+    /// What the operating system said of a file.
+    pub(crate) fn io(error: std::io::Error, doing: &str) -> Self {
+        use std::io::ErrorKind;
+        let message = format!("{doing} failed: {error}");
+        match error.kind() {
+            ErrorKind::NotFound | ErrorKind::NotADirectory => Error::NoFile(message),
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+                Error::Forbidden(message)
+            }
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
+                Error::DiskFull(message)
+            }
+            _ => Error::Io(message),
+        }
+    }
 }

@@ -14,6 +14,8 @@
 //!      │        block: hot columns and heaps │ frozen extents
 //!      │            │
 //!      └──────── undo, protocol, reclaim, clock, memory       versions, epochs, time, bytes
+//!
+//!   durable: the log and the database file                   redo of commits, extents of tables
 //! ```
 //!
 //! Arrows point down; [`protocol`] says why it is safe.
@@ -31,6 +33,7 @@ mod block;
 mod cell;
 mod clock;
 mod collect;
+pub mod durable;
 pub mod error;
 mod freeze;
 pub mod frozen;
@@ -49,6 +52,9 @@ pub mod transaction;
 mod undo;
 
 pub use cell::{Cell, Row};
+pub use durable::checkpoint::Checkpoint;
+pub use durable::open::Recovered;
+pub use durable::{Definitions, FileOptions, Synchronous};
 pub use error::{Error, Result};
 pub use memory::MemoryUse;
 pub use protocol::Timestamp;
@@ -56,7 +62,7 @@ pub use snapshot::Snapshot;
 pub use storage::{Storage, StorageConfig};
 pub use table::{
     BlockInfo, BlockState, BulkInsert, ColumnStatistics, Form, Freeze, FreezeCounts, IndexCursor,
-    IndexDefinition, KeyProgram, Layout, Moment, Reader, RowByKey, RowUpdate, Scan, Slot, Strings,
-    Table, TableStatistics,
+    IndexDefinition, KeyProgram, Layout, Moment, PartOrder, Reader, RowByKey, RowUpdate, Scan,
+    Slot, Strings, Table, TableStatistics,
 };
 pub use transaction::{Isolation, Savepoint, Transaction};

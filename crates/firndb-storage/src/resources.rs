@@ -1,9 +1,10 @@
 //! What all tables of a database share.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::Result;
 use crate::clock::Clock;
+use crate::durable::Durable;
 use crate::memory::{Arena, Budget};
 use crate::reclaim::Reclaimer;
 use crate::undo::SegmentPool;
@@ -18,6 +19,8 @@ pub(crate) struct Resources {
     pub(crate) segments: Arc<SegmentPool>,
     /// Threads that a bulk load may use.
     pub(crate) threads: usize,
+    /// Where commits are logged, once they are: in memory they never are.
+    pub(crate) durable: OnceLock<Arc<Durable>>,
 }
 
 impl Resources {
@@ -30,6 +33,7 @@ impl Resources {
             segments: SegmentPool::new(&budget),
             budget,
             threads: threads.max(1),
+            durable: OnceLock::new(),
         }))
     }
 }

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use parking_lot::Mutex;
+
 use crate::clock::{Alone, Registration, Timestamp};
 use crate::protocol::{Outcome, Standard, Status, View};
 
@@ -11,6 +13,8 @@ pub(crate) struct TransactionState {
     pub(crate) id: u64,
     pub(crate) status: Status<Standard>,
     statement: AtomicU32,
+    /// What is done at the moment of a commit alone, before anybody can begin.
+    at_commit: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 impl std::fmt::Debug for TransactionState {
@@ -27,6 +31,7 @@ impl TransactionState {
             id,
             status: Status::new(),
             statement: AtomicU32::new(0),
+            at_commit: Mutex::new(None),
         })
     }
 
@@ -36,7 +41,13 @@ impl TransactionState {
             id,
             status: Status::yielding(),
             statement: AtomicU32::new(0),
+            at_commit: Mutex::new(None),
         })
+    }
+
+    /// Does something at the moment when it commits alone.
+    pub(crate) fn at_commit(&self, action: Box<dyn FnOnce() + Send>) {
+        *self.at_commit.lock() = Some(action);
     }
 
     /// The number of the current statement.
@@ -51,7 +62,11 @@ impl TransactionState {
 
 impl Alone for TransactionState {
     fn commit(&self, time: Timestamp) -> bool {
-        self.status.settle(Outcome::Committed(time))
+        let committed = self.status.settle(Outcome::Committed(time));
+        if committed && let Some(action) = self.at_commit.lock().take() {
+            action();
+        }
+        committed
     }
 
     fn has_committed(&self) -> bool {

@@ -1,11 +1,14 @@
 //! One database's storage.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 use arrow::datatypes::SchemaRef;
+use parking_lot::Mutex;
 
 use crate::collect::Collector;
+use crate::durable::host::HostFile;
+use crate::durable::{Durable, Synchronous};
 use crate::freeze;
 use crate::memory::{MemoryUse, trim};
 use crate::relation::Relation;
@@ -30,6 +33,10 @@ pub struct StorageConfig {
 pub struct Storage {
     collector: Arc<Collector>,
     threads: Vec<JoinHandle<()>>,
+    /// The database file, if it has one that is open for writing.
+    file: OnceLock<Arc<Durable>>,
+    /// The file of a database that is only read: as long as it is here, nobody writes it.
+    read: Mutex<Option<Arc<dyn HostFile>>>,
     /// The process that opened it: a forked child has no threads to join.
     process: u32,
 }
@@ -43,6 +50,8 @@ impl Storage {
         let mut storage = Storage {
             collector,
             threads: Vec::new(),
+            file: OnceLock::new(),
+            read: Mutex::new(None),
             process: std::process::id(),
         };
         storage.spawn("firndb-collect", |collector| collector.run())?;
@@ -71,6 +80,73 @@ impl Storage {
         let relation = Relation::new(name, &schema, self.collector.resources())?;
         let layout = Layout::new(schema, relation.columns());
         Ok(Table::new(&self.collector, relation, layout))
+    }
+
+    pub(crate) fn resources(&self) -> &Arc<Resources> {
+        self.collector.resources()
+    }
+
+    pub(crate) fn file(&self) -> Option<&Arc<Durable>> {
+        self.file.get()
+    }
+
+    pub(crate) fn set_file(&self, durable: Durable) {
+        // It was opened just now and has none.
+        let _ = self.file.set(Arc::new(durable));
+    }
+
+    pub(crate) fn keep_read(&self, file: Arc<dyn HostFile>) {
+        *self.read.lock() = Some(file);
+    }
+
+    /// Whether what is committed lasts.
+    pub fn is_durable(&self) -> bool {
+        self.file.get().is_some()
+    }
+
+    /// An error if the database refuses work, because what is durable is unknown or another process opened it.
+    pub fn check(&self) -> Result<()> {
+        self.file.get().map_or(Ok(()), |durable| durable.check())
+    }
+
+    /// Lets the database file go, so that it can be opened elsewhere. Nothing can be committed any more.
+    pub fn close_file(&self) {
+        if let Some(durable) = self.file.get() {
+            durable.close();
+        }
+        *self.read.lock() = None;
+    }
+
+    /// Reads the rows in the database file and checks them: what is damaged. In memory nothing is.
+    pub fn verify(&self) -> Result<Vec<String>> {
+        self.file
+            .get()
+            .map_or(Ok(Vec::new()), |durable| durable.verify())
+    }
+
+    /// What commits wait for; `None` in memory.
+    pub fn synchronous(&self) -> Option<Synchronous> {
+        self.file.get().map(|durable| durable.synchronous())
+    }
+
+    /// Sets what commits wait for.
+    pub fn set_synchronous(&self, synchronous: Synchronous) {
+        if let Some(durable) = self.file.get() {
+            durable.set_synchronous(synchronous);
+        }
+    }
+
+    /// Bytes in the log.
+    pub fn log_bytes(&self) -> u64 {
+        self.file.get().map_or(0, |durable| durable.log_bytes())
+    }
+
+    /// Changes an object of the catalog by itself, in no transaction, durable as a commit is. In memory nothing.
+    pub fn set_object(&self, key: &str, value: &[u8]) -> Result<()> {
+        match self.resources().durable.get() {
+            Some(durable) => durable.set_object(key, value),
+            None => Ok(()),
+        }
     }
 
     /// Bytes in use.

@@ -10,13 +10,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLockReadGuard};
 
 use crate::Result;
 use crate::block::cells::Rows;
 use crate::block::slot;
 use crate::clock::{Alone, Presence, Registration};
 use crate::collect::{Collector, Entry, Finished};
+use crate::durable::{Definitions, Durable, DurableTable};
 use crate::index::Key;
 use crate::protocol::{Outcome, Standard, View};
 use crate::reclaim::Pin;
@@ -26,7 +27,9 @@ use crate::relation::layout::Layout;
 use crate::slot::Slot;
 use crate::snapshot::{Snapshot, TransactionState};
 use crate::undo::{Own, Position, UndoBuffer};
+use redo::Redo;
 
+mod redo;
 mod writer;
 
 pub(crate) use writer::Writer;
@@ -219,11 +222,21 @@ impl Transaction {
         !writes.undo.is_empty() || !writes.actions.is_empty()
     }
 
-    /// Commits.
-    pub fn commit(mut self) -> Result<()> {
+    /// Commits. In a database with a file it is done when the log has it as the setting `synchronous` says; after an error it was rolled back.
+    pub fn commit(self) -> Result<()> {
+        self.commit_with(None)
+    }
+
+    /// As [`commit`](Self::commit), with what the transaction defined.
+    pub fn commit_with(mut self, definitions: Option<&Definitions>) -> Result<()> {
+        let durable = self.collector.resources().durable.get().cloned();
+        let logged = match &durable {
+            // Rolled back when dropped, if that fails.
+            Some(durable) => self.log(durable, definitions)?,
+            None => None,
+        };
         self.ended = true;
         let mut writes = std::mem::take(self.writes.get_mut());
-        let resources = self.collector.resources();
         if writes.undo.is_empty() && writes.actions.is_empty() {
             // Nothing refers to the status word but snapshots, which see no records of it.
             for relation in &writes.relations {
@@ -231,6 +244,7 @@ impl Transaction {
             }
             return Ok(());
         }
+        let resources = self.collector.resources();
         let time = resources
             .clock
             .commit(|time| self.state.status.set(Outcome::Committed(time)));
@@ -248,7 +262,69 @@ impl Transaction {
             relation.access.leave(self.state.id, Some(time));
         }
         self.hand_over(writes, blocks);
+        drop(logged);
         Ok(())
+    }
+
+    /// Brings what it did into the log. As long as what it gives lives, no checkpoint begins.
+    fn log<'d>(
+        &mut self,
+        durable: &'d Durable,
+        definitions: Option<&Definitions>,
+    ) -> Result<Option<RwLockReadGuard<'d, ()>>> {
+        if definitions.is_none() {
+            let writes = self.writes.get_mut();
+            if writes.undo.is_empty() && writes.actions.is_empty() {
+                return Ok(None);
+            }
+        }
+        let gate = durable.enter()?;
+        // Tables that have other columns from now on. Nobody else writes them.
+        let tables = definitions.map_or(&[][..], |definitions| &definitions.tables);
+        let before: Vec<_> = tables
+            .iter()
+            .map(|table| {
+                let id = table.durable_id();
+                let before = table.relation().durable();
+                table.relation().set_durable(Some(Arc::new(DurableTable {
+                    id,
+                    columns: table.layout().columns.clone(),
+                    schema: Arc::clone(table.schema()),
+                })));
+                (table.relation(), before)
+            })
+            .collect();
+        let result = self.append(durable, definitions);
+        for (relation, before) in before {
+            if result.is_err() {
+                relation.set_durable(before);
+            } else if before.is_some_and(|before| !before.has_same_columns(relation)) {
+                // Its extents in the file have other columns.
+                relation.note_changed(0..relation.block_count());
+            }
+        }
+        result.map(|()| Some(gate))
+    }
+
+    fn append(&self, durable: &Durable, definitions: Option<&Definitions>) -> Result<()> {
+        let record = Redo::record(durable, self, &self.writes.lock(), definitions)?;
+        let Some(recorded) = record else {
+            return Ok(());
+        };
+        if let Err(error) = durable.append(&recorded.record) {
+            durable.abandon_extents(&recorded.loaded);
+            return Err(error);
+        }
+        durable.adopt_extents(recorded.loaded);
+        for (relation, blocks) in recorded.touched {
+            relation.note_changed(blocks);
+        }
+        Ok(())
+    }
+
+    /// Does something when it commits alone, before anybody can begin.
+    pub(crate) fn at_commit(&self, action: Box<dyn FnOnce() + Send>) {
+        self.state.at_commit(action);
     }
 
     /// Gives what a commit leaves to the collector.
@@ -400,7 +476,7 @@ fn unload(relation: &Relation, number: u32, epoch: u64, pin: &Pin<'_>) {
         if let Ok(keys) = index.keys_in_place(block, &Rows::First(block.capacity), pin) {
             for (row, key) in keys.iter().enumerate() {
                 if let Some(key) = key {
-                    index.entries.remove(key, slot(number, row));
+                    index.entries.remove(key, slot(number, row), pin);
                 }
             }
         }

@@ -15,6 +15,8 @@ pub use firndb_engine::{
 pub use firndb_storage::Cell;
 /// The forms that rows can be asked for.
 pub use firndb_storage::Form;
+/// What commits to a database file wait for.
+pub use firndb_storage::Synchronous;
 /// How the program's allocator returns memory.
 pub use firndb_storage::memory::set_trim;
 /// Columns as one writable array: frozen pages mapped one after the other.

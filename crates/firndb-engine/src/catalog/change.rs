@@ -39,6 +39,19 @@ impl Catalog {
         (begun, CatalogChanges::new(Arc::new(state), version))
     }
 
+    /// The catalog that a database file holds, before anybody has seen another one.
+    pub fn restore(&self, state: CatalogState) {
+        *self.newest.lock() = state;
+        self.version.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// The newest catalog, and what `at` gives as one step with respect to `commit`.
+    pub fn at_newest<T>(&self, at: impl FnOnce() -> T) -> (CatalogState, T) {
+        let newest = self.newest.lock();
+        let given = at();
+        (newest.clone(), given)
+    }
+
     /// A number that grows with every change. Who takes a snapshot, then finds the version as it was, has a snapshot that
     /// belongs to the catalog of that version.
     pub fn version(&self) -> u64 {
@@ -47,19 +60,20 @@ impl Catalog {
 
     /// Publishes a transaction's changes if `commit` succeeds; 40001 when another transaction changed the same objects.
     /// Returns the session's temporary schema as the transaction leaves it.
+    /// `commit` gets the catalog before and after, if it changes.
     pub fn commit(
         &self,
         changes: &CatalogChanges,
-        commit: impl FnOnce() -> Result<()>,
+        commit: impl FnOnce(Option<(&CatalogState, &CatalogState)>) -> Result<()>,
     ) -> Result<Arc<SchemaEntry>> {
         if changes.touched.is_empty() {
-            commit()?;
+            commit(None)?;
             return Ok(Arc::clone(&changes.state.temporary));
         }
         let mut newest = self.newest.lock();
         let merged = changes.replay(&newest)?;
         self.version.fetch_add(1, Ordering::SeqCst);
-        commit()?;
+        commit(Some((&newest, &merged)))?;
         *newest = merged;
         Ok(Arc::clone(&changes.state.temporary))
     }

@@ -1,6 +1,6 @@
 //! What the catalog holds: tables, views, enums and the schemas around them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use arrow::datatypes::{FieldRef, SchemaRef};
@@ -64,11 +64,15 @@ impl TableEntry {
             .iter()
             .map(|column| fold(column.field.name()))
             .collect();
+        let mut counts: HashMap<&str, usize> = HashMap::with_capacity(folded.len());
+        for name in &folded {
+            *counts.entry(name).or_default() += 1;
+        }
         folded
             .iter()
             .zip(&self.columns)
             .map(|(name, column)| {
-                if folded.iter().filter(|other| *other == name).count() > 1 {
+                if counts.get(name.as_str()).is_some_and(|count| *count > 1) {
                     column.field.name().clone()
                 } else {
                     name.clone()

@@ -21,6 +21,7 @@ mod reference;
 mod sequence;
 mod settings;
 mod state;
+pub mod store;
 
 pub use change::{Catalog, CatalogChanges, CatalogMark};
 pub use entry::{

@@ -109,7 +109,7 @@ impl TableEntry {
     }
 
     /// Makes storage follow the settings: the entry is the newest that everybody sees.
-    pub(super) fn adopt_settings(&self) {
+    pub(in crate::catalog) fn adopt_settings(&self) {
         self.table.adopt_strings();
         // Setting it forgets what it has adapted to.
         let threshold = self.settings.threshold();
@@ -163,17 +163,21 @@ pub fn name(strings: Strings) -> &'static str {
     }
 }
 
-fn format(value: &Expr) -> Result<Strings> {
-    let wanted = word(value).unwrap_or_default();
-    Ok(match wanted.as_str() {
+/// The format of a name.
+pub(super) fn named(name: &str) -> Option<Strings> {
+    Some(match name {
         "auto" | "default" => Strings::Auto,
         "offset" | "offsets" => Strings::Offsets,
         "view" | "views" => Strings::View,
         "dictionary" => Strings::Dictionary,
-        _ => {
-            return Err(invalid("strings", value)
-                .with_hint("The formats are 'auto', 'offset', 'view' and 'dictionary'."));
-        }
+        _ => return None,
+    })
+}
+
+fn format(value: &Expr) -> Result<Strings> {
+    named(&word(value).unwrap_or_default()).ok_or_else(|| {
+        invalid("strings", value)
+            .with_hint("The formats are 'auto', 'offset', 'view' and 'dictionary'.")
     })
 }
 

@@ -84,7 +84,7 @@ impl Session {
                 .read(Reader::Moment(&moment), arguments)
                 .unwrap_or_default();
         }
-        if inner.settings.read_only {
+        if inner.settings.read_only || shared.read_only {
             return None;
         }
         for _ in 0..TRIES {
@@ -93,7 +93,11 @@ impl Session {
                 return None;
             }
             match program.write(&transaction, arguments) {
-                Ok(Some(done)) => return transaction.commit().is_ok().then_some(done),
+                Ok(Some(done)) => {
+                    let done = transaction.commit().is_ok().then_some(done);
+                    shared.after_commit();
+                    return done;
+                }
                 Ok(None) => return None,
                 Err(error) if error.is_conflict() => {
                     drop(transaction);

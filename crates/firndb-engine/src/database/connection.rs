@@ -1,6 +1,7 @@
 //! A database: what all its sessions share.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
@@ -11,6 +12,7 @@ use datafusion::prelude::SessionConfig;
 use firndb_storage::{Storage, StorageConfig};
 use parking_lot::Mutex;
 
+use super::file::{CHECKPOINT_THRESHOLD, Usage};
 use super::session::Session;
 use crate::catalog::Catalog;
 use crate::error::{Error, Result, SqlState};
@@ -26,6 +28,8 @@ const BATCH_ROWS: usize = 32_768;
 #[derive(Debug, Clone)]
 pub struct Database {
     pub(super) shared: Arc<Shared>,
+    /// None within sessions, which hold theirs until they are closed.
+    pub(super) usage: Option<Arc<Usage>>,
 }
 
 /// What the sessions of a database share.
@@ -39,6 +43,13 @@ pub(super) struct Shared {
     /// How a session begins.
     pub(super) state: Arc<SessionState>,
     pub(super) type_planner: Option<Arc<dyn TypePlanner>>,
+    /// Whether nothing may be written to its file.
+    pub(super) read_only: bool,
+    /// Held during a checkpoint.
+    pub(super) checkpoints: Mutex<()>,
+    /// Bytes of log from which a checkpoint runs by itself.
+    pub(super) checkpoint_threshold: AtomicU64,
+    pub(super) is_checkpointing: AtomicBool,
 }
 
 /// Settings of the whole database.
@@ -54,40 +65,15 @@ pub(super) struct Limits {
 impl Database {
     /// Opens a database in memory.
     pub fn open(config: Config) -> Result<Database> {
-        let threads = match config.threads {
-            Some(0) => {
-                return Err(Error::new(
-                    SqlState::InvalidParameterValue,
-                    "threads must be at least 1",
-                ));
-            }
-            Some(threads) => threads,
-            None => std::thread::available_parallelism().map_or(1, usize::from),
-        };
-        let limit = config.memory_limit.unwrap_or_else(default_limit);
-        let storage = Storage::open(StorageConfig {
-            memory_limit: Some(limit),
-            threads,
-        })?;
-        let memory = Arc::new(OperatorMemory::new(Arc::clone(&storage), limit));
-        let environment = environment(&memory, config.temp_directory.as_deref())?;
-        let workers = Workers::start(threads)?;
-        let (state, type_planner) = session_state(threads, Arc::clone(&environment));
+        if config.read_only {
+            return Err(Error::unsupported(
+                "a database in memory cannot be read-only",
+            ));
+        }
+        let shared = Shared::new(&config, |config| Ok(Storage::open(config)?))?;
         Ok(Database {
-            shared: Arc::new(Shared {
-                storage,
-                catalog: Catalog::default(),
-                workers,
-                memory,
-                limits: Mutex::new(Limits {
-                    memory: limit,
-                    threads,
-                    directory: config.temp_directory,
-                    environment,
-                }),
-                state: Arc::new(state),
-                type_planner,
-            }),
+            shared: Arc::new(shared),
+            usage: None,
         })
     }
 
@@ -100,6 +86,62 @@ impl Database {
     /// The storage under it, for measurements.
     pub fn storage(&self) -> &Arc<Storage> {
         &self.shared.storage
+    }
+}
+
+impl Shared {
+    /// What a configuration asks for, over the storage that `open` opens.
+    pub(super) fn new(
+        config: &Config,
+        open: impl FnOnce(StorageConfig) -> Result<Arc<Storage>>,
+    ) -> Result<Shared> {
+        let threads = match config.threads {
+            Some(0) => {
+                return Err(Error::new(
+                    SqlState::InvalidParameterValue,
+                    "threads must be at least 1",
+                ));
+            }
+            Some(threads) => threads,
+            None => std::thread::available_parallelism().map_or(1, usize::from),
+        };
+        let limit = config.memory_limit.unwrap_or_else(default_limit);
+        let storage = open(StorageConfig {
+            memory_limit: Some(limit),
+            threads,
+        })?;
+        let memory = Arc::new(OperatorMemory::new(Arc::clone(&storage), limit));
+        let environment = environment(&memory, config.temp_directory.as_deref())?;
+        let workers = Workers::start(threads)?;
+        let (state, type_planner) = session_state(threads, Arc::clone(&environment));
+        if let Some(synchronous) = config.synchronous {
+            storage.set_synchronous(synchronous);
+        }
+        Ok(Shared {
+            storage,
+            catalog: Catalog::default(),
+            workers,
+            memory,
+            limits: Mutex::new(Limits {
+                memory: limit,
+                threads,
+                directory: config.temp_directory.clone(),
+                environment,
+            }),
+            state: Arc::new(state),
+            type_planner,
+            read_only: config.read_only,
+            checkpoints: Mutex::new(()),
+            checkpoint_threshold: AtomicU64::new(CHECKPOINT_THRESHOLD),
+            is_checkpointing: AtomicBool::new(false),
+        })
+    }
+
+    /// Sets how many bytes tables and operators may use together.
+    pub(super) fn set_memory_limit(&self, limit: usize) {
+        self.storage.set_memory_limit(Some(limit));
+        self.memory.set_limit(limit);
+        self.limits.lock().memory = limit;
     }
 }
 

@@ -5,19 +5,21 @@
 //! autocommit:        begin ─▶ run ─▶ commit ─▶ ok; on 40001 roll back, wait a moment, again
 //! ```
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use arrow::datatypes::SchemaRef;
+use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast;
 use firndb_storage::Form;
 
 use super::session::{Inner, Session};
 use super::transaction::{Modes, OpenTransaction};
 use crate::error::{Error, Result, SqlState};
-use crate::parse::{self, Arguments, Command, ParameterNames, Parsed, ParsedText, Source};
+use crate::parse::{self, Arguments, Command, ParameterNames, Parsed, ParsedText, Read, Source};
 use crate::scan::ScanProgress;
 use crate::session::cancel::Cancellation;
 use crate::session::{FrameSource, Outcome, Parameters};
@@ -63,6 +65,31 @@ impl Call {
 }
 
 impl Session {
+    /// A statement with its parameters and the session's variables and settings in their places.
+    pub(super) fn bound<'s>(
+        &self,
+        inner: &Inner,
+        statement: &'s Parsed,
+        call: &mut Call,
+    ) -> Result<Cow<'s, Command>> {
+        if !statement.variables {
+            return Ok(parse::bind(&statement.command, &call.arguments));
+        }
+        let value = |read: &Read| match read {
+            Read::Variable(name) => {
+                let value = inner.variables.get(name).cloned();
+                Ok(value.unwrap_or(ScalarValue::Null))
+            }
+            Read::Setting(name) => Ok(ScalarValue::from(self.setting_text(inner, name)?)),
+        };
+        let (command, arguments) =
+            parse::with_variables(&statement.command, &call.arguments, &value)?;
+        call.arguments = Arc::new(arguments);
+        Ok(Cow::Owned(
+            parse::bind(&command, &call.arguments).into_owned(),
+        ))
+    }
+
     /// Parses a text, or finds it parsed. In a transaction an error here fails it, too.
     pub(super) fn parse(&self, inner: &mut Inner, sql: &str) -> Result<Arc<ParsedText>> {
         if let Some(text) = inner.texts.get(sql) {
@@ -140,9 +167,26 @@ impl Session {
         call: Call,
         source: &Source,
     ) -> Result<Outcome> {
-        let command = parse::bind(&statement.command, &call.arguments);
+        let mut call = call;
+        let command = self
+            .bound(inner, statement, &mut call)
+            .map_err(|error| located(error, source))?;
         let deep = call.deep;
         let mut run = || -> Result<Outcome> {
+            match command.as_ref() {
+                Command::SetVariable(name, query) => {
+                    return self.set_variable(inner, name, query, &call, source);
+                }
+                Command::ResetVariable(name) => {
+                    inner.variables.remove(name);
+                    return Ok(Outcome::done("RESET"));
+                }
+                Command::Nothing("CHECKPOINT") => {
+                    self.database.shared.checkpoint(false)?;
+                    return Ok(Outcome::done("CHECKPOINT"));
+                }
+                _ => {}
+            }
             if let Command::Sql(ast) = command.as_ref()
                 && let Some(outcome) = self.control(inner, ast, statement, &call, source)?
             {
@@ -335,8 +379,8 @@ impl Session {
                 "only one statement can be described",
             ));
         };
-        let call = Call::new(statement, arguments, frames, self.running.begin());
-        let command = parse::bind(&statement.command, &call.arguments);
+        let mut call = Call::new(statement, arguments, frames, self.running.begin());
+        let command = self.bound(inner, statement, &mut call)?;
         let Command::Sql(ast) = command.as_ref() else {
             return Err(not_a_query());
         };

@@ -7,6 +7,8 @@
 //! Session ──▶ SessionState: settings, temporary objects, registered frames, prepared statements, the open transaction
 //! ```
 //!
+//! A database in a file goes with its last handle and open session (`file`).
+//!
 //! A session's statements run one after the other under its lock; `interrupt`, `progress` and `in_transaction` do not take it.
 
 mod answers;
@@ -14,6 +16,7 @@ mod append;
 mod compiled;
 mod connection;
 mod execute;
+mod file;
 mod maintenance;
 mod null_order;
 mod plans;

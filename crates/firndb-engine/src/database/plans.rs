@@ -35,6 +35,7 @@ impl Plans {
         let sql = text.source.text();
         if !matches!(**statement, ast::Statement::Query(_))
             || text.parameters.count() > 0
+            || text.statements.iter().any(|statement| statement.variables)
             || sql.len() > LONGEST
         {
             return None;

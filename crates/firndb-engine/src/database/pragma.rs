@@ -35,6 +35,14 @@ impl Session {
                 table(&[("library_version", strings([version]))])
             }
             ("database_list", None) => table(&[("name", strings([DATABASE]))]),
+            ("integrity_check", None) => {
+                let damaged = self.database.shared.storage.verify()?;
+                let found: Vec<&str> = match damaged.is_empty() {
+                    true => vec!["ok"],
+                    false => damaged.iter().map(String::as_str).collect(),
+                };
+                table(&[("integrity_check", strings(found))])
+            }
             ("show_tables", None) => self.listing(inner, call, source),
             ("freeze", Some(table)) => self.freeze(inner, &table, call, source),
             ("table_info" | "show", Some(table)) => self.table_info(inner, &table, call, source),

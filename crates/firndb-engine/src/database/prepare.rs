@@ -91,6 +91,26 @@ impl Session {
         }
     }
 
+    /// SET VARIABLE.
+    pub(super) fn set_variable(
+        &self,
+        inner: &mut Inner,
+        name: &str,
+        query: &ast::Query,
+        call: &Call,
+        source: &Source,
+    ) -> Result<Outcome> {
+        let values = self.run_in_transaction(
+            inner,
+            call,
+            async |work| evaluate(work, query).await,
+            source,
+        )?;
+        let value = values.into_iter().next().unwrap_or(ScalarValue::Null);
+        inner.variables.insert(name.to_owned(), value);
+        Ok(Outcome::done("SET"))
+    }
+
     fn execute_named(
         &self,
         inner: &mut Inner,
@@ -99,10 +119,11 @@ impl Session {
         call: &Call,
         source: &Source,
     ) -> Result<Outcome> {
+        let (names, expressions) = named_values(expressions)?;
         let values = if expressions.is_empty() {
             Vec::new()
         } else {
-            let query = values_query(expressions)?;
+            let query = values_query(&expressions)?;
             self.run_in_transaction(
                 inner,
                 call,
@@ -121,14 +142,20 @@ impl Session {
                 None => Ok(value),
             })
             .collect::<Result<Vec<_>>>()?;
-        let bound = Arc::new(Arguments::positional(&prepared.parameters, &values)?);
-        let call = Call::new(
+        let given = match names {
+            Some(names) => {
+                let named = names.into_iter().zip(values).collect();
+                Arguments::named(&prepared.parameters, &named)?
+            }
+            None => Arguments::positional(&prepared.parameters, &values)?,
+        };
+        let mut call = Call::new(
             &prepared.statement,
-            Arc::clone(&bound),
+            Arc::new(given),
             call.frames.clone(),
             Arc::clone(&call.cancellation),
         );
-        let command = parse::bind(&prepared.statement.command, &bound);
+        let command = self.bound(inner, &prepared.statement, &mut call)?;
         self.run_in_transaction(
             inner,
             &call,
@@ -431,6 +458,33 @@ fn no_parameter(parameter: usize) -> Error {
 }
 
 /// `SELECT e1, e2, …`.
+/// The names of `EXECUTE p(name := value)`, if there are any, and the values.
+fn named_values(expressions: &[Expr]) -> Result<(Option<Vec<String>>, Vec<Expr>)> {
+    let mut names = Vec::new();
+    let mut values = Vec::with_capacity(expressions.len());
+    for expression in expressions {
+        match expression {
+            Expr::BinaryOp {
+                left,
+                op: ast::BinaryOperator::Assignment,
+                right,
+            } if let Expr::Identifier(name) = left.as_ref() => {
+                names.push(name.value.clone());
+                values.push(right.as_ref().clone());
+            }
+            value => values.push(value.clone()),
+        }
+    }
+    match names.len() {
+        0 => Ok((None, values)),
+        named if named == values.len() => Ok((Some(names), values)),
+        _ => Err(Error::new(
+            SqlState::SyntaxError,
+            "the parameters of EXECUTE are either all by position or all by name",
+        )),
+    }
+}
+
 fn values_query(expressions: &[Expr]) -> Result<ast::Query> {
     let mut query = parse::parse_query("SELECT 1")?;
     if let SetExpr::Select(select) = query.body.as_mut() {

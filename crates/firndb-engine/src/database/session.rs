@@ -10,6 +10,7 @@ use datafusion::execution::session_state::SessionState;
 use parking_lot::Mutex;
 
 use super::connection::Database;
+use super::file::Usage;
 use super::plans::Plans;
 use super::prepare::PreparedStatement;
 use super::settings::Settings;
@@ -17,7 +18,7 @@ use super::transaction::OpenTransaction;
 use crate::catalog::{SchemaEntry, TEMPORARY_SCHEMA, fold};
 use crate::compiled::Cache;
 use crate::error::{Error, Result, SqlState};
-use crate::parse::ParsedText;
+use crate::parse::{ParsedText, Variables};
 use crate::scan::ScanProgress;
 use crate::session::cancel::Running;
 use crate::session::{Frame, FrameSource, Outcome, Parameters, Progress};
@@ -34,6 +35,8 @@ pub struct Session {
     pub(super) progress: Mutex<Weak<ScanProgress>>,
     pub(super) in_transaction: AtomicBool,
     pub(super) closed: AtomicBool,
+    /// Keeps the database file open. Behind everything that a drop rolls back.
+    usage: Mutex<Option<Arc<Usage>>>,
 }
 
 /// What a session's statements read and change, one at a time.
@@ -49,6 +52,8 @@ pub(super) struct Inner {
     pub(super) given: Arc<GivenNumbers>,
     /// PREPARE's statements.
     pub(super) prepared: HashMap<String, PreparedStatement>,
+    /// SET VARIABLE's values.
+    pub(super) variables: Variables,
     /// Texts parsed before.
     pub(super) texts: HashMap<String, Arc<ParsedText>>,
     /// Texts compiled before.
@@ -83,7 +88,13 @@ impl std::fmt::Debug for Session {
 impl Session {
     pub(super) fn new(database: Database) -> Session {
         let state = Arc::clone(&database.shared.state);
+        let Database { shared, usage } = database;
+        let database = Database {
+            shared,
+            usage: None,
+        };
         Session {
+            usage: Mutex::new(usage),
             inner: Mutex::new(Inner {
                 settings: Settings::default(),
                 state,
@@ -92,6 +103,7 @@ impl Session {
                 registered: Arc::default(),
                 given: Arc::default(),
                 prepared: HashMap::new(),
+                variables: Variables::new(),
                 texts: HashMap::new(),
                 programs: Cache::default(),
                 plans: Plans::default(),
@@ -243,7 +255,11 @@ impl Session {
     /// A new session of the same database.
     pub fn duplicate(&self) -> Result<Session> {
         self.check_open()?;
-        self.database.connect()
+        let database = Database {
+            shared: Arc::clone(&self.database.shared),
+            usage: self.usage.lock().clone(),
+        };
+        database.connect()
     }
 
     /// Closes: rolls back, cancels results; later calls fail with 08003.
@@ -263,6 +279,9 @@ impl Session {
         inner.texts.clear();
         inner.programs.clear();
         inner.plans.clear();
+        drop(inner);
+        let usage = self.usage.lock().take();
+        drop(usage);
     }
 
     fn enter(&self) -> Result<parking_lot::MutexGuard<'_, Inner>> {
@@ -279,6 +298,7 @@ impl Session {
                 "the connection is closed",
             ));
         }
-        self.database.shared.workers.check_process()
+        self.database.shared.workers.check_process()?;
+        Ok(self.database.shared.storage.check()?)
     }
 }

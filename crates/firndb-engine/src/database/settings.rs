@@ -1,13 +1,16 @@
 //! SET, RESET, SHOW, USE.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use datafusion::execution::session_state::SessionState;
 use datafusion::sql::sqlparser::ast::{self, Expr, Value};
+use firndb_storage::Synchronous;
 
 use super::answers::{strings, table};
 use super::connection::{environment, use_threads};
 use super::execute::Call;
+use super::file;
 use super::null_order;
 use super::session::{Inner, Session};
 use crate::catalog::{DATABASE, MAIN_SCHEMA, fold};
@@ -38,8 +41,12 @@ impl Default for Settings {
 }
 
 /// Every setting and what it is for.
-const SETTINGS: [(&str, &str); 14] = [
+const SETTINGS: [(&str, &str); 16] = [
     ("application_name", "A label of the session."),
+    (
+        "checkpoint_threshold",
+        "Bytes of log from which a checkpoint runs by itself.",
+    ),
     ("client_encoding", "Always UTF8."),
     (
         "compiled_statements",
@@ -66,6 +73,10 @@ const SETTINGS: [(&str, &str); 14] = [
         "standard_conforming_strings",
         "Always on: backslashes in strings are backslashes.",
     ),
+    (
+        "synchronous",
+        "What commits to a file wait for: full (durable), normal (written), off (never synced).",
+    ),
     ("temp_directory", "Where operators spill."),
     ("threads", "Threads that a query uses."),
     (
@@ -83,7 +94,8 @@ const SETTINGS: [(&str, &str); 14] = [
 ];
 
 /// Other names of settings.
-const SYNONYMS: [(&str, &str); 6] = [
+const SYNONYMS: [(&str, &str); 7] = [
+    ("wal_autocheckpoint", "checkpoint_threshold"),
     ("max_memory", "memory_limit"),
     ("null_order", "default_null_order"),
     ("worker_threads", "threads"),
@@ -93,44 +105,95 @@ const SYNONYMS: [(&str, &str); 6] = [
 ];
 
 /// Settings of PostgreSQL and DuckDB that change no result: scripts that set them run. SET and PRAGMA take them and keep nothing.
-const WITHOUT_EFFECT: [&str; 38] = [
+const WITHOUT_EFFECT: [&str; 89] = [
+    "allocator_flush_threshold",
+    "asof_loop_join_threshold",
+    "autoinstall_known_extensions",
+    "autoload_known_extensions",
     "bytea_output",
+    "catalog_error_max_schemas",
+    "checkpoint_threshold",
     "client_min_messages",
     "cpu_tuple_cost",
+    "debug_asof_iejoin",
+    "debug_force_external",
+    "debug_force_no_cross_product",
+    "debug_window_mode",
     "default_statistics_target",
+    "disable_checkpoint_on_shutdown",
+    "disable_force_parallelism",
+    "disable_logging",
     "disable_object_cache",
+    "disable_optimizer",
+    "disable_print_progress_bar",
+    "disable_profiling",
     "disable_progress_bar",
     "disable_verification",
     "disable_verify_external",
+    "disable_verify_fetch_row",
     "disable_verify_parallelism",
+    "disable_verify_serializer",
+    "disabled_optimizers",
+    "dynamic_or_filter_threshold",
     "enable_bitmapscan",
+    "enable_checkpoint_on_shutdown",
+    "enable_external_access",
+    "enable_force_parallelism",
     "enable_hashagg",
     "enable_hashjoin",
+    "enable_http_metadata_cache",
     "enable_incremental_sort",
     "enable_indexonlyscan",
     "enable_indexscan",
+    "enable_logging",
     "enable_material",
     "enable_memoize",
     "enable_mergejoin",
     "enable_nestloop",
     "enable_object_cache",
+    "enable_optimizer",
+    "enable_print_progress_bar",
+    "enable_profile",
+    "enable_profiling",
     "enable_progress_bar",
     "enable_seqscan",
     "enable_sort",
     "enable_verification",
+    "explain_output",
+    "external_threads",
     "extra_float_digits",
+    "force_checkpoint",
+    "force_compression",
     "force_external",
     "force_parallelism",
+    "immediate_transaction_mode",
     "jit",
+    "lambda_syntax",
+    "late_materialization_max_rows",
     "maintenance_work_mem",
     "max_parallel_workers_per_gather",
+    "max_temp_directory_size",
+    "merge_join_threshold",
     "min_parallel_table_scan_size",
+    "nested_loop_join_threshold",
+    "ordered_aggregate_threshold",
     "parallel_setup_cost",
     "parallel_tuple_cost",
+    "partitioned_write_flush_threshold",
+    "perfect_ht_threshold",
+    "pivot_filter_threshold",
+    "pivot_limit",
+    "prefer_range_joins",
     "preserve_insertion_order",
+    "profile_output",
+    "profiling_mode",
     "random_page_cost",
+    "streaming_buffer_size",
     "verify_external",
+    "verify_fetch_row",
     "verify_parallelism",
+    "verify_serializer",
+    "wal_autocheckpoint",
     "work_mem",
 ];
 
@@ -188,8 +251,23 @@ impl Session {
                 let schema = [DATABASE, "memory"]
                     .iter()
                     .find_map(|database| name.strip_prefix(database)?.strip_prefix('.'));
-                let name = schema.unwrap_or(name);
-                self.set(inner, "search_path", &[name.trim_matches('"').to_owned()])?;
+                let name = schema.unwrap_or(name).trim_matches('"');
+                // The database itself is its schema for tables.
+                let database = schema.is_none() && [DATABASE, "memory"].contains(&name);
+                let name = if database { MAIN_SCHEMA } else { name };
+                self.run_in_transaction(
+                    inner,
+                    call,
+                    async |work| match work.context.scope.catalog.schema(name) {
+                        Some(_) => Ok(Outcome::done("USE")),
+                        None => Err(Error::new(
+                            SqlState::InvalidSchemaName,
+                            format!("schema \"{name}\" does not exist"),
+                        )),
+                    },
+                    source,
+                )?;
+                self.set(inner, "search_path", &[name.to_owned()])?;
                 Ok(Some(Outcome::done("USE")))
             }
             ast::Statement::Pragma { name, value, .. } => self
@@ -279,9 +357,15 @@ impl Session {
         match name {
             "memory_limit" => {
                 let limit = parse_bytes(value)?;
-                shared.storage.set_memory_limit(Some(limit));
-                shared.memory.set_limit(limit);
-                shared.limits.lock().memory = limit;
+                shared.set_memory_limit(limit);
+            }
+            "synchronous" => {
+                let synchronous = file::synchronous(value).ok_or_else(|| invalid(name, value))?;
+                shared.storage.set_synchronous(synchronous);
+            }
+            "checkpoint_threshold" => {
+                let bytes = parse_bytes(value)? as u64;
+                shared.checkpoint_threshold.store(bytes, Ordering::Relaxed);
             }
             "threads" => {
                 let threads: usize = value.parse().map_err(|_| invalid(name, value))?;
@@ -357,6 +441,15 @@ impl Session {
                 let threads = std::thread::available_parallelism().map_or(1, usize::from);
                 self.set(inner, name, &[threads.to_string()])
             }
+            "synchronous" => {
+                shared.storage.set_synchronous(Synchronous::Full);
+                Ok(())
+            }
+            "checkpoint_threshold" => {
+                let bytes = file::CHECKPOINT_THRESHOLD;
+                shared.checkpoint_threshold.store(bytes, Ordering::Relaxed);
+                Ok(())
+            }
             "temp_directory" => {
                 let environment = environment(&shared.memory, None)?;
                 let mut limits = shared.limits.lock();
@@ -397,12 +490,27 @@ impl Session {
         }
     }
 
+    /// The value of the setting of a name, or of another name for it.
+    pub(super) fn setting_text(&self, inner: &Inner, name: &str) -> Result<String> {
+        Ok(self.value(inner, known(name)?))
+    }
+
     /// A setting's value as text.
     fn value(&self, inner: &Inner, name: &str) -> String {
         let limits = self.database.shared.limits.lock();
         match name {
             "memory_limit" => format_bytes(limits.memory),
             "threads" => inner.state.config().target_partitions().to_string(),
+            "synchronous" => match self.database.shared.storage.synchronous() {
+                Some(Synchronous::Full) => "full",
+                Some(Synchronous::Normal) => "normal",
+                Some(Synchronous::Off) | None => "off",
+            }
+            .to_owned(),
+            "checkpoint_threshold" => {
+                let bytes = &self.database.shared.checkpoint_threshold;
+                format_bytes(bytes.load(Ordering::Relaxed) as usize)
+            }
             "temp_directory" => match &limits.directory {
                 Some(directory) => directory.display().to_string(),
                 None => std::env::temp_dir().display().to_string(),
@@ -531,7 +639,10 @@ fn is_fixed(name: &str) -> bool {
 }
 
 fn is_global(name: &str) -> bool {
-    matches!(name, "memory_limit" | "temp_directory")
+    matches!(
+        name,
+        "memory_limit" | "temp_directory" | "synchronous" | "checkpoint_threshold"
+    )
 }
 
 /// A setting's value as it is written: a word, a string, a number.

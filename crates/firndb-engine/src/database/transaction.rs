@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{
 use firndb_storage::{Isolation, Savepoint, Transaction};
 
 use super::connection::Shared;
-use crate::catalog::{CatalogChanges, CatalogMark, SchemaEntry};
+use crate::catalog::{CatalogChanges, CatalogMark, SchemaEntry, store};
 use crate::error::{Error, Result, SqlState};
 use crate::session::rows::{Rows, SharedRows};
 use crate::statement::Deferred;
@@ -87,7 +87,7 @@ impl OpenTransaction {
             storage: Arc::new(storage),
             changes,
             started: Utc::now(),
-            read_only: modes.read_only,
+            read_only: modes.read_only || shared.read_only,
             failed: Arc::default(),
             savepoints: Vec::new(),
             results: Vec::new(),
@@ -171,7 +171,7 @@ impl OpenTransaction {
     }
 
     /// Commits and returns the session's temporary schema; on an error nothing stays.
-    pub(super) fn commit(mut self, shared: &Shared) -> Result<Arc<SchemaEntry>> {
+    pub(super) fn commit(mut self, shared: &Arc<Shared>) -> Result<Arc<SchemaEntry>> {
         self.materialize_results();
         let OpenTransaction {
             storage,
@@ -181,8 +181,17 @@ impl OpenTransaction {
         } = self;
         deferred.check(changes.state(), &storage)?;
         let storage = owned(storage)?;
-        let temporary = shared.catalog.commit(&changes, || Ok(storage.commit()?))?;
+        let temporary = shared.catalog.commit(&changes, |states| {
+            let definitions = match states {
+                Some((before, after)) if shared.storage.is_durable() => {
+                    Some(store::difference(before, after)?)
+                }
+                _ => None,
+            };
+            Ok(storage.commit_with(definitions.as_ref())?)
+        })?;
         changes.adopt_settings();
+        shared.after_commit();
         Ok(temporary)
     }
 

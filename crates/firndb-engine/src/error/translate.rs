@@ -419,6 +419,16 @@ fn conversion(message: &str) -> Error {
 
 /// What a kernel says in words.
 fn computation(message: &str) -> Error {
+    if let Some((array, _)) = message.split_once("Array overflow on abs(") {
+        let name = match array.rsplit(' ').next() {
+            Some("Int8") => "tinyint",
+            Some("Int16") => "smallint",
+            Some("Int32") => "integer",
+            _ => "bigint",
+        };
+        let what = format!("{name} out of range");
+        return Error::new(SqlState::NumericValueOutOfRange, what);
+    }
     if is_pattern(message) {
         return pattern(message);
     }

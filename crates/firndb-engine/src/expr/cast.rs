@@ -20,6 +20,9 @@ use super::convert::{Conversion, Rule, canonical_type, check_convertible, conver
 use crate::types::{Refinement, UTC, sql_name};
 use crate::{Error, Result, SqlState};
 
+/// The name of a cast that may fail.
+pub(crate) const CAST: &str = "cast";
+
 /// A cast to one type.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Cast {
@@ -99,7 +102,7 @@ impl ScalarUDFImpl for Cast {
     fn name(&self) -> &str {
         match self.rule {
             Rule::Try => "try_cast",
-            _ => "cast",
+            _ => CAST,
         }
     }
 

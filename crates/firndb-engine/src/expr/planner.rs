@@ -77,9 +77,41 @@ impl ExprPlanner for CheckedOperators {
         raw: RawFieldAccessExpr,
         schema: &DFSchema,
     ) -> Result<PlannerResult<RawFieldAccessExpr>> {
-        if matches!(raw.field_access, GetFieldAccess::NamedStructField { .. })
-            || !raw.expr.get_type(schema)?.is_string()
+        if matches!(raw.field_access, GetFieldAccess::NamedStructField { .. }) {
+            return Ok(PlannerResult::Original(raw));
+        }
+        let given = raw.expr.get_type(schema)?;
+        if let GetFieldAccess::ListIndex { key } = &raw.field_access
+            && let Some(place) = literal_place(key)
         {
+            // No list is as long: the place is empty, and no error.
+            if given.is_list() && i32::try_from(place).is_err() {
+                let field_access = GetFieldAccess::ListIndex {
+                    key: Box::new(lit(ScalarValue::Int64(None))),
+                };
+                return Ok(PlannerResult::Original(RawFieldAccessExpr {
+                    field_access,
+                    ..raw
+                }));
+            }
+            // A row's member by its number.
+            if let DataType::Struct(fields) = &given {
+                let member = usize::try_from(place)
+                    .ok()
+                    .and_then(|place| fields.get(place.checked_sub(1)?));
+                let Some(member) = member else {
+                    return Err(Error::new(
+                        SqlState::UndefinedColumn,
+                        format!("a struct of {} members has no member {place}", fields.len()),
+                    )
+                    .into());
+                };
+                let member = datafusion::functions::core::get_field()
+                    .call(vec![raw.expr, lit(member.name().as_str())]);
+                return Ok(PlannerResult::Planned(member));
+            }
+        }
+        if !given.is_string() {
             return Ok(PlannerResult::Original(raw));
         }
         let part = match raw.field_access {
@@ -100,6 +132,16 @@ impl ExprPlanner for CheckedOperators {
     /// `substring(x FROM y FOR z)` is ours like `substring(x, y, z)`.
     fn plan_substring(&self, args: Vec<Expr>) -> Result<PlannerResult<Vec<Expr>>> {
         Ok(PlannerResult::Planned(super::functions::substring(args)))
+    }
+}
+
+/// A place that is a constant.
+fn literal_place(key: &Expr) -> Option<i128> {
+    match key {
+        Expr::Literal(ScalarValue::Int64(Some(place)), _) => Some(i128::from(*place)),
+        Expr::Literal(ScalarValue::UInt64(Some(place)), _) => Some(i128::from(*place)),
+        Expr::Negative(inner) => literal_place(inner).map(|place| -place),
+        _ => None,
     }
 }
 

@@ -377,6 +377,10 @@ impl FileOptions {
             "freeze" | "auto_detect" | "parallel" => {
                 value.boolean(name)?;
             }
+            // Records may be of any length, and lines end as they do.
+            "buffer_size" | "max_line_size" | "maximum_line_size" => {
+                value.number(name)?;
+            }
             _ => return Err(unknown(name)),
         }
         Ok(())

@@ -1,6 +1,8 @@
 //! Table functions about the database: `firndb_tables()`, `firndb_columns()`, `firndb_constraints()`, `firndb_indexes()`, `firndb_schemas()`, `firndb_views()`,
 //! also under DuckDB's names (`duckdb_tables()` …), `pragma_table_info('t')`, and SQLite's `sqlite_master`.
 
+use std::time::Duration;
+
 use firndb_storage::{BlockState, MemoryUse};
 
 use super::rows::{Cell, Kind, Rows};
@@ -46,6 +48,11 @@ fn tables(catalog: &CatalogState) -> Rows {
         ("blocks_copied", BigInteger),
         ("blocks_shared", BigInteger),
         ("rows_moved", BigInteger),
+        ("blocks_emptied", BigInteger),
+        ("compacting_us", BigInteger),
+        ("waiting_us", BigInteger),
+        ("gathering_us", BigInteger),
+        ("sketching_us", BigInteger),
         ("strings", Text),
         ("freeze", Truth),
         ("freeze_after_us", BigInteger),
@@ -59,6 +66,7 @@ fn tables(catalog: &CatalogState) -> Rows {
         let primary = count(|c| matches!(c, Constraint::PrimaryKey { .. }));
         let counts = table.table.freeze_counts();
         let number = |count: u64| Cell::from(i64::try_from(count).ok());
+        let microseconds = |time: Duration| Cell::from(i64::try_from(time.as_micros()).ok());
         rows.push([
             DATABASE.into(),
             table.schema.as_str().into(),
@@ -76,6 +84,11 @@ fn tables(catalog: &CatalogState) -> Rows {
             number(counts.copied),
             number(counts.shared),
             number(counts.moved),
+            number(counts.emptied),
+            microseconds(counts.compacting),
+            microseconds(counts.waiting),
+            microseconds(counts.gathering),
+            microseconds(counts.sketching),
             strings_name(table.settings.strings).into(),
             (!table.settings.frozen_on_demand).into(),
             freeze_after(&table).into(),

@@ -8,9 +8,9 @@
 
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, BinaryOperator, CaseWhen, CastKind, DataType, ExactNumberInfo, Expr, Function,
-    FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments, OrderByExpr,
-    OrderByOptions, Subscript,
+    AccessExpr, BinaryOperator, CaseWhen, CastKind, DataType, DuplicateTreatment, ExactNumberInfo,
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments,
+    OrderByExpr, OrderByOptions, Subscript,
 };
 
 use super::calls::{also, number, rename, set_arguments};
@@ -32,6 +32,12 @@ pub(super) fn rewrite(name: &str, function: &mut Function, given: &[Expr]) -> Op
         ("sum_no_overflow", [_]) => {
             rename(function, "sum");
             None
+        }
+        ("median", [value]) if function.over.is_none() && is_distinct(function) => {
+            let mut list = function.clone();
+            rename(&mut list, "array_agg");
+            also(&mut list, known(value));
+            Some(call("list_median", vec![Expr::Function(list)]))
         }
         ("histogram", [value]) => {
             let mut list = function.clone();
@@ -65,6 +71,11 @@ pub(super) fn rewrite(name: &str, function: &mut Function, given: &[Expr]) -> Op
     }
 }
 
+fn is_distinct(function: &Function) -> bool {
+    matches!(&function.args, FunctionArguments::List(list)
+        if list.duplicate_treatment == Some(DuplicateTreatment::Distinct))
+}
+
 fn exact(name: &str, function: &mut Function) {
     if matches!(name, "approx_quantile" | "reservoir_quantile") {
         rename(function, "quantile_disc");
@@ -72,7 +83,7 @@ fn exact(name: &str, function: &mut Function) {
 }
 
 /// The members of a list literal, which may have been written out as a call.
-fn members(expr: &Expr) -> Option<Vec<Expr>> {
+pub(super) fn members(expr: &Expr) -> Option<Vec<Expr>> {
     match expr {
         Expr::Array(list) => Some(list.elem.clone()),
         Expr::Function(function) if function.name.to_string() == "make_array" => {

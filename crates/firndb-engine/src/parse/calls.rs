@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::macros::expanded;
 use super::normalize::call;
-use super::{aggregates, arrays, lambdas};
+use super::{aggregates, arrays, json, lambdas};
 use crate::error::{Error, Result, SqlState};
 
 /// `percentile_disc(f) WITHIN GROUP (ORDER BY x DESC)`.
@@ -34,6 +34,7 @@ const PARTS: &[(&str, &str)] = &[
     ("era", "era"),
     ("isoyear", "isoyear"),
     ("yearweek", "yearweek"),
+    ("julian", "julian"),
 ];
 
 /// Rewrites calls and operators that stand for others; every other expression stays as it is.
@@ -57,10 +58,10 @@ fn replacement(expr: &mut Expr) -> Result<Option<Expr>> {
             };
             expanded(name, &[expr.as_ref().clone()])
         }
-        // The planner's own reading knows no times of day.
+        // The planner's own reading knows no times of day, and not all units.
         Expr::Interval(interval)
             if interval.leading_field.is_none()
-                && matches!(interval.value.as_ref(), Expr::Value(value) if matches!(&value.value, Value::SingleQuotedString(text) if text.contains(':'))) =>
+                && matches!(interval.value.as_ref(), Expr::Value(value) if matches!(&value.value, Value::SingleQuotedString(text) if is_ours(text))) =>
         {
             Some(Expr::Cast {
                 kind: CastKind::Cast,
@@ -81,6 +82,11 @@ fn replacement(expr: &mut Expr) -> Result<Option<Expr>> {
         // Nothing is in an empty list, not even NULL, as in SQLite.
         Expr::InList { list, negated, .. } if list.is_empty() => {
             Some(Expr::value(Value::Boolean(*negated)))
+        }
+        Expr::BinaryOp { left, op, right }
+            if let Some(call) = json::of_operator(left, op, right) =>
+        {
+            Some(call)
         }
         Expr::BinaryOp {
             left,
@@ -165,12 +171,46 @@ fn complete(access: &mut AccessExpr) {
     }
 }
 
+/// Whether an interval's text is one that only our cast reads.
+fn is_ours(text: &str) -> bool {
+    const UNITS: [&str; 7] = ["quarter", "decade", "centur", "millenn", "ago", "us", "ms"];
+    text.contains(':')
+        || text
+            .split(|letter: char| !letter.is_ascii_alphabetic())
+            .any(|word| {
+                let word = word.to_ascii_lowercase();
+                !word.is_empty()
+                    && UNITS.iter().any(|unit| {
+                        if unit.len() < 4 {
+                            word == *unit
+                        } else {
+                            word.starts_with(unit)
+                        }
+                    })
+            })
+}
+
 /// `INTERVAL (x) DAY` is so many days; in `INTERVAL 3 DAYS` the number is text to the planner.
 fn of_interval(interval: &mut Interval) -> Option<Expr> {
     let field = interval.leading_field.as_ref()?;
     if let Expr::Value(value) = interval.value.as_mut() {
         if let Value::Number(digits, _) = &value.value {
             value.value = Value::SingleQuotedString(digits.clone());
+        }
+        if let Value::SingleQuotedString(count) = &value.value {
+            let text = format!("{count} {field}");
+            if is_ours(&text) {
+                return Some(Expr::Cast {
+                    kind: CastKind::Cast,
+                    expr: Box::new(Expr::value(Value::SingleQuotedString(text))),
+                    data_type: DataType::Interval {
+                        fields: None,
+                        precision: None,
+                    },
+                    array: false,
+                    format: None,
+                });
+            }
         }
         return None;
     }
@@ -216,6 +256,38 @@ fn counted(values: Vec<Expr>, nulls: bool) -> Expr {
 
 pub(super) fn number(digits: &str) -> Expr {
     Expr::value(Value::Number(digits.to_owned(), false))
+}
+
+/// The texts of a list literal.
+fn texts_of(list: &Expr) -> Option<Vec<String>> {
+    let members = aggregates::members(list)?;
+    let text = |member: &Expr| match member {
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(text) => Some(text.clone()),
+            _ => None,
+        },
+        _ => None,
+    };
+    members.iter().map(text).collect()
+}
+
+/// A struct of named values.
+fn struct_of(members: impl Iterator<Item = (String, Expr)>) -> Expr {
+    let arguments =
+        members.flat_map(|(name, value)| [Expr::value(Value::SingleQuotedString(name)), value]);
+    call("named_struct", arguments.collect())
+}
+
+/// Several parts of a date as a struct.
+fn parts_of_date(parts: &[String], moment: &Expr) -> Result<Expr> {
+    let mut members = Vec::with_capacity(parts.len());
+    for part in parts {
+        let name = Expr::value(Value::SingleQuotedString(part.clone()));
+        let mut value = call("date_part", vec![name, moment.clone()]);
+        rewrite(&mut value)?;
+        members.push((part.clone(), value));
+    }
+    Ok(struct_of(members.into_iter()))
 }
 
 fn name_of(function: &Function) -> Option<&str> {
@@ -269,6 +341,9 @@ fn of_function(function: &mut Function) -> Result<Option<Expr>> {
         return Ok(None);
     };
     if let Some(replaced) = aggregates::rewrite(&name, function, &given) {
+        return Ok(Some(replaced));
+    }
+    if let Some(replaced) = json::of_function(&name, function, &given)? {
         return Ok(Some(replaced));
     }
     match (name.as_str(), given.as_slice()) {
@@ -368,6 +443,50 @@ fn of_function(function: &mut Function) -> Result<Option<Expr>> {
                 return Ok(Some(inner));
             }
         }
+        ("date_part" | "datepart", [list, moment]) if let Some(parts) = texts_of(list) => {
+            return parts_of_date(&parts, moment).map(Some);
+        }
+        ("strptime" | "try_strptime", [_, Expr::Value(format)]) if matches!(&format.value, Value::SingleQuotedString(format) if format.contains("%z")) =>
+        {
+            return Ok(Some(Expr::AtTimeZone {
+                timestamp: Box::new(Expr::Function(function.clone())),
+                time_zone: Box::new(Expr::value(Value::SingleQuotedString("UTC".to_owned()))),
+            }));
+        }
+        ("regexp_extract", [text, pattern, list]) if let Some(names) = texts_of(list) => {
+            let part = |(place, name): (usize, &String)| {
+                let group = number(&(place + 1).to_string());
+                let value = call("regexp_extract", vec![text.clone(), pattern.clone(), group]);
+                (name.clone(), value)
+            };
+            return Ok(Some(struct_of(names.iter().enumerate().map(part))));
+        }
+        ("grouping_id", _) => rename(function, "grouping"),
+        (
+            "try",
+            [
+                Expr::Cast {
+                    kind: CastKind::Cast | CastKind::DoubleColon,
+                    expr,
+                    data_type,
+                    ..
+                },
+            ],
+        ) => {
+            return Ok(Some(Expr::Cast {
+                kind: CastKind::TryCast,
+                expr: expr.clone(),
+                data_type: data_type.clone(),
+                array: false,
+                format: None,
+            }));
+        }
+        // NULLs are no values of a list's set.
+        ("list_distinct" | "array_distinct", [list]) => {
+            let known = call("list_compact", vec![list.clone()]);
+            set_arguments(function, vec![known]);
+        }
+        ("decode", [_]) => rename(function, "text_of_bytes"),
         ("date_part" | "datepart", [Expr::Value(part), moment]) => {
             if let Value::SingleQuotedString(part) = &part.value
                 && let Some((_, name)) = PARTS

@@ -9,6 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::normalize::{call, text_name};
+use crate::error::{Error, Result, SqlState};
 
 /// GROUP BY () and HAVING alone make one group of all rows, which the planner knows by an aggregate only.
 pub(super) fn one_group(select: &mut Select) {
@@ -86,25 +87,55 @@ pub(super) fn grouping_sets(select: &Select) -> usize {
 }
 
 /// `SELECT DISTINCT a + 1 … ORDER BY a + 1`: the sort expression is the item, and the planner knows it only by its name.
-pub(super) fn order_by_names(query: &mut Query) {
-    let SetExpr::Select(select) = query.body.as_ref() else {
-        return;
+/// A name that several different items have is ambiguous.
+pub(super) fn order_by_names(query: &mut Query) -> Result<()> {
+    let SetExpr::Select(select) = query.body.as_mut() else {
+        return Ok(());
     };
-    if select.distinct.is_none() {
-        return;
-    }
     let Some(OrderBy {
         kind: OrderByKind::Expressions(orders),
         ..
     }) = &mut query.order_by
     else {
-        return;
+        return Ok(());
     };
+    for order in orders.iter() {
+        if let Expr::Identifier(name) = &order.expr
+            && is_ambiguous(name, &select.projection)
+        {
+            return Err(Error::new(
+                SqlState::AmbiguousColumn,
+                format!("ORDER BY \"{}\" is ambiguous", name.value),
+            )
+            .with_hint("Several columns of the result have that name. Order by their number."));
+        }
+    }
+    if select.distinct.is_none() {
+        return Ok(());
+    }
     for order in orders {
-        if matches!(
-            order.expr,
-            Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Value(_)
-        ) {
+        if let Expr::CompoundIdentifier(parts) = &order.expr
+            && let Some(last) = parts.last()
+        {
+            // A member of a struct that is an item is known by the item's name.
+            let alias = Ident::with_quote('"', last.value.clone());
+            let mut named = select
+                .projection
+                .iter_mut()
+                .filter(|item| output_name(item).is_some_and(|name| name.value == last.value));
+            if let (Some(item), None) = (named.next(), named.next())
+                && let SelectItem::UnnamedExpr(expr) = item
+                && *expr == order.expr
+            {
+                *item = SelectItem::ExprWithAlias {
+                    expr: expr.clone(),
+                    alias: alias.clone(),
+                };
+                order.expr = Expr::Identifier(alias);
+            }
+            continue;
+        }
+        if matches!(order.expr, Expr::Identifier(_) | Expr::Value(_)) {
             continue;
         }
         let name = select.projection.iter().find_map(|item| match item {
@@ -118,6 +149,47 @@ pub(super) fn order_by_names(query: &mut Query) {
             order.expr = Expr::Identifier(Ident::with_quote('"', name));
         }
     }
+    Ok(())
+}
+
+/// The name that an item has as a column of the result.
+fn output_name(item: &SelectItem) -> Option<&Ident> {
+    match item {
+        SelectItem::ExprWithAlias { alias, .. } => Some(alias),
+        SelectItem::UnnamedExpr(Expr::Identifier(name)) => Some(name),
+        SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts)) => parts.last(),
+        _ => None,
+    }
+}
+
+/// Whether different items have a name, one of them as its alias.
+fn is_ambiguous(name: &Ident, items: &[SelectItem]) -> bool {
+    let mut aliased = false;
+    let mut found: Vec<&Expr> = Vec::new();
+    for item in items {
+        if output_name(item).is_none_or(|output| output.value != name.value) {
+            continue;
+        }
+        let expr = match item {
+            SelectItem::ExprWithAlias { expr, .. } => {
+                aliased = true;
+                expr
+            }
+            SelectItem::UnnamedExpr(expr) => expr,
+            _ => continue,
+        };
+        let same = |other: &&Expr| match (*other, expr) {
+            (Expr::Identifier(short), Expr::CompoundIdentifier(long))
+            | (Expr::CompoundIdentifier(long), Expr::Identifier(short)) => {
+                long.last().is_some_and(|last| last.value == short.value)
+            }
+            (left, right) => left == right,
+        };
+        if !found.iter().any(same) {
+            found.push(expr);
+        }
+    }
+    aliased && found.len() > 1
 }
 
 /// Whether a common table expression that refers to itself is sorted: there is no moment at which it could be.

@@ -114,6 +114,13 @@ impl Dialect for FirnDialect {
         if let Some(negated) = in_list(parser) {
             return Some(contained(self, parser, expr, negated));
         }
+        if parser.consume_token(&Token::ExclamationMark) {
+            return Some(Ok(call("factorial", vec![expr.clone()])));
+        }
+        if parser.consume_token(&Token::Sharp) {
+            let right = parser.parse_subexpr(precedence);
+            return Some(right.map(|right| call("xor", vec![expr.clone(), right])));
+        }
         use Keyword::{BETWEEN, NOT, SYMMETRIC};
         let negated = match parser.parse_keywords(&[BETWEEN, SYMMETRIC]) {
             true => false,

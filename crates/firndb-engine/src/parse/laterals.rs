@@ -12,14 +12,14 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, Query, Select,
-    SelectItem, SetExpr, TableAlias, TableFactor, TableWithJoins, VisitMut, VisitorMut,
+    DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, Query,
+    Select, SelectItem, SetExpr, TableAlias, TableFactor, TableWithJoins, VisitMut, VisitorMut,
     visit_expressions,
 };
 
 use super::calls::number;
 use super::normalize::call;
-use super::parse_query;
+use super::{json, parse_query};
 use crate::error::{Error, Result};
 
 /// The subquery that holds the arguments; no user's name starts like this.
@@ -47,6 +47,9 @@ fn of_table(table: &mut TableWithJoins) -> Result<()> {
 }
 
 fn of_factor(factor: &mut TableFactor) -> Result<()> {
+    if of_documents(factor)? {
+        return Ok(());
+    }
     let (list, given, default, numbered) = match factor {
         TableFactor::UNNEST {
             array_exprs,
@@ -81,7 +84,7 @@ fn of_factor(factor: &mut TableFactor) -> Result<()> {
         _ => return Ok(()),
     };
     let lateral = has_columns(&list);
-    if !lateral && !numbered {
+    if !lateral && !numbered && !is_of_moments(&list) {
         return Ok(());
     }
     let mut alias = given.take().unwrap_or_else(|| TableAlias {
@@ -119,6 +122,40 @@ fn of_factor(factor: &mut TableFactor) -> Result<()> {
     Ok(())
 }
 
+/// Whether a factor was `json_each` or `json_tree`, which are queries.
+fn of_documents(factor: &mut TableFactor) -> Result<bool> {
+    let (name, args, given) = match factor {
+        TableFactor::Table {
+            name,
+            args: Some(args),
+            alias,
+            ..
+        } => (name, &args.args, alias),
+        TableFactor::Function {
+            name, args, alias, ..
+        } => (name, &*args, alias),
+        _ => return Ok(false),
+    };
+    let Some((mut query, list)) = json::of_table(name, args)? else {
+        return Ok(false);
+    };
+    let lateral = has_columns(&list);
+    let alias = given.take().unwrap_or_else(|| TableAlias {
+        explicit: true,
+        name: Ident::new(name.to_string()),
+        columns: Vec::new(),
+        at: None,
+    });
+    json::put_list(&mut query, list);
+    *factor = TableFactor::Derived {
+        lateral,
+        subquery: Box::new(query),
+        alias: Some(alias),
+        sample: None,
+    };
+    Ok(true)
+}
+
 /// The list whose members a function in FROM yields, and what its column is called.
 fn list_of(name: &ObjectName, args: &[FunctionArg]) -> Option<(Expr, &'static str)> {
     let name = name.to_string();
@@ -137,6 +174,19 @@ fn list_of(name: &ObjectName, args: &[FunctionArg]) -> Option<(Expr, &'static st
     }
     let series = SERIES.iter().find(|series| **series == name)?;
     Some((call(series, args), series))
+}
+
+/// Whether a series steps by an interval: the planner's own counts nanoseconds, which reach from 1677 to 2262.
+fn is_of_moments(series: &Expr) -> bool {
+    visit_expressions(series, |part| match part {
+        Expr::Interval(_) => ControlFlow::Break(()),
+        Expr::Cast {
+            data_type: DataType::Interval { .. },
+            ..
+        } => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    })
+    .is_break()
 }
 
 fn has_columns(expr: &Expr) -> bool {

@@ -35,36 +35,6 @@ const MACROS: &[(&str, usize, &str)] = &[
     ("list_first", 1, "(a)[1]"),
     ("list_last", 1, "(a)[-1]"),
     ("list_any_value", 1, "(list_compact(a))[1]"),
-    (
-        "regexp_extract",
-        2,
-        "CASE WHEN a IS NOT NULL THEN coalesce((regexp_match(a, concat('(', b, ')')))[1], '') END",
-    ),
-    (
-        "regexp_extract",
-        3,
-        "CASE WHEN a IS NOT NULL THEN coalesce((regexp_match(a, concat('(', b, ')')))[c + 1], '') END",
-    ),
-    (
-        "regexp_full_match",
-        2,
-        "regexp_like(a, concat('^(?:', b, ')$'))",
-    ),
-    (
-        "regexp_split_to_array",
-        2,
-        "string_to_array(regexp_replace(a, b, chr(1), 'g'), chr(1))",
-    ),
-    (
-        "string_split_regex",
-        2,
-        "string_to_array(regexp_replace(a, b, chr(1), 'g'), chr(1))",
-    ),
-    (
-        "str_split_regex",
-        2,
-        "string_to_array(regexp_replace(a, b, chr(1), 'g'), chr(1))",
-    ),
     ("base64", 1, "encode(a, 'base64pad')"),
     ("to_base64", 1, "encode(a, 'base64pad')"),
     ("from_base64", 1, "decode(a, 'base64pad')"),
@@ -245,6 +215,41 @@ const MACROS: &[(&str, usize, &str)] = &[
         "(CAST(date_part('microsecond', a) AS BIGINT) * 1000)",
     ),
     ("uuidv4", 0, "uuid()"),
+    ("parse_filename", 1, "regexp_extract(a, '[^/\\\\]*$')"),
+    (
+        "parse_dirpath",
+        1,
+        "regexp_extract(a, '^(.*)[/\\\\][^/\\\\]*$', 1)",
+    ),
+    (
+        "parse_dirname",
+        1,
+        "CASE WHEN a LIKE '/%' THEN '/' ELSE regexp_extract(a, '^([^/\\\\]*)[/\\\\]', 1) END",
+    ),
+    (
+        "parse_path",
+        1,
+        "CASE WHEN a LIKE '/%' THEN list_concat(['/'], regexp_extract_all(a, '[^/\\\\]+')) ELSE regexp_extract_all(a, '[^/\\\\]+') END",
+    ),
+    (
+        "list_where",
+        2,
+        "list_transform(list_filter(range(1, len(a) + 1), place -> (b)[place]), place -> (a)[place])",
+    ),
+    (
+        "array_where",
+        2,
+        "list_transform(list_filter(range(1, len(a) + 1), place -> (b)[place]), place -> (a)[place])",
+    ),
+    ("array_slice", 3, "(a)[b:c]"),
+    ("list_slice", 3, "(a)[b:c]"),
+    ("map_extract_value", 2, "(a)[b]"),
+    (
+        "map_contains_entry",
+        3,
+        "CASE WHEN a IS NOT NULL THEN coalesce((a)[b] = c, FALSE) END",
+    ),
+    ("array_push_front", 2, "list_prepend(b, a)"),
     ("wavg", 2, "(sum(a * b) / sum(b))"),
     ("weighted_avg", 2, "(sum(a * b) / sum(b))"),
 ];

@@ -13,6 +13,7 @@
 //! deeper than [`MAX_DEPTH`] is refused with 54001 and dropped on that stack.
 
 mod aggregates;
+mod alter_sequence;
 mod arrays;
 mod asof;
 mod brackets;
@@ -23,8 +24,10 @@ mod comprehension;
 mod conflict;
 pub mod copy;
 mod dialect;
+mod exclusion;
 mod from_first;
 mod insert;
+mod json;
 mod lambdas;
 mod laterals;
 mod limits;
@@ -41,7 +44,9 @@ mod sampling;
 mod sequence;
 mod source;
 mod spellings;
+mod stars;
 mod structs;
+mod variables;
 mod windows;
 
 use std::collections::HashMap;
@@ -52,18 +57,25 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Word};
 
+pub use alter_sequence::AlterSequence;
 pub(crate) use calls::{DATE_PART, LAG, LEAD, QUANTILE_FROM_TOP};
 pub(crate) use conflict::{ConflictTarget, conflict_target};
+pub(crate) use exclusion::EXCLUDING;
 pub(crate) use insert::BY_NAME;
+pub(crate) use json::{
+    JSON_EACH, JSON_EXTRACT_ALL, JSON_EXTRACT_TEXT_ALL, JSON_OBJECT_OF_LISTS, JSON_TREE,
+};
 pub(crate) use limits::PERCENT;
 pub(crate) use merge::{DEFAULT_VALUES, DO_NOTHING};
 pub(crate) use normalize::{UNIQUE, call};
+pub(crate) use parameters::literal;
 pub use parameters::{Arguments, bind};
 pub(crate) use patterns::{LIKE_PATTERN, SIMILAR_PATTERN, escape, like_pattern, similar_pattern};
 pub(crate) use pivots::GROUPS;
 pub(crate) use relations::POSITIONAL;
 pub use source::Source;
 pub(crate) use spellings::RENAMED_CONSTRAINT;
+pub(crate) use variables::{Read, Variables, with_variables};
 
 use crate::catalog::fold;
 use crate::error::{Error, Result, SqlState};
@@ -92,6 +104,15 @@ const MAX_SET_OPERATIONS: usize = 2_000;
 const MAX_JOINS: usize = 500;
 /// Levels of types within types.
 const MAX_TYPES: usize = 64;
+/// DuckDB's extensions whose functions are here without them.
+const BUILT_IN: [&str; 6] = [
+    "json",
+    "parquet",
+    "icu",
+    "core_functions",
+    "autocomplete",
+    "arrow",
+];
 /// Bytes of a name.
 const MAX_NAME: usize = 1_024;
 
@@ -104,6 +125,14 @@ pub enum Command {
     Summarize(Box<ast::Query>),
     /// Statements for other engines' upkeep that mean nothing here: CHECKPOINT, REINDEX.
     Nothing(&'static str),
+    /// SET VARIABLE: the variable's name, and a query of its value.
+    SetVariable(String, Box<ast::Query>),
+    /// ALTER SEQUENCE.
+    AlterSequence(Box<AlterSequence>),
+    /// SET CONSTRAINTS: the constraints' names, or all, and whether they are checked at the end of the transaction.
+    SetConstraints(Option<Vec<String>>, bool),
+    /// RESET VARIABLE.
+    ResetVariable(String),
 }
 
 /// One statement, ready to be planned again and again.
@@ -117,6 +146,8 @@ pub struct Parsed {
     pub relations: Arc<HashMap<String, String>>,
     /// The parameters of the statement that a PREPARE holds.
     pub inner: Option<ParameterNames>,
+    /// Whether it reads variables of the session.
+    pub variables: bool,
     /// Whether its tree needs a larger stack than usual.
     pub deep: bool,
 }
@@ -233,10 +264,10 @@ fn tokenize(source: &Source, exact: &dyn Fn(&str) -> bool) -> Result<Vec<TokenWi
         return Err(error);
     }
     check_shape(&tokens)?;
-    let tokens = sequence::rewrite(brackets::mark(tokens));
+    let tokens = sequence::rewrite(json::mark(brackets::mark(exclusion::mark(tokens))));
     let tokens = spellings::rewrite(conflict::rewrite(tokens));
     let tokens = limits::rewrite(sampling::rewrite(pivots::rewrite(tokens)));
-    let tokens = structs::rewrite(insert::rewrite(tokens));
+    let tokens = stars::rewrite(structs::rewrite(insert::rewrite(tokens)));
     Ok(merge::rewrite(from_first::reorder(tokens)))
 }
 
@@ -360,7 +391,8 @@ fn parse_tokens(source: &Arc<Source>, tokens: Vec<TokenWithSpan>) -> Result<Pars
         match &mut command {
             Command::Sql(statement) => type_literals(statement.as_mut())?,
             Command::Summarize(query) => type_literals(query.as_mut())?,
-            Command::Nothing(_) => {}
+            Command::SetVariable(_, query) => type_literals(query.as_mut())?,
+            _ => {}
         }
         let next = parser.peek_token();
         if !matches!(next.token, Token::SemiColon | Token::EOF) {
@@ -412,6 +444,15 @@ fn parse_command(parser: &mut Parser<'_>) -> std::result::Result<Command, Parser
             parser.next_token();
             Ok(Command::Nothing("CHECKPOINT"))
         }
+        // Extensions of other systems that are part of this one.
+        "load" | "install"
+            if matches!(parser.peek_nth_token(1).token, Token::Word(word) if BUILT_IN.contains(&word.value.as_str()))
+                || matches!(parser.peek_nth_token(1).token, Token::SingleQuotedString(name) if BUILT_IN.contains(&name.as_str())) =>
+        {
+            parser.next_token();
+            parser.next_token();
+            Ok(Command::Nothing("LOAD"))
+        }
         // Indexes need no upkeep.
         "reindex" => {
             while !matches!(parser.peek_token().token, Token::SemiColon | Token::EOF) {
@@ -432,10 +473,59 @@ fn parse_command(parser: &mut Parser<'_>) -> std::result::Result<Command, Parser
             }
             Ok(Command::Nothing("PRAGMA"))
         }
+        "set" if is_variable(parser) => {
+            parser.next_token();
+            parser.next_token();
+            let name = parser.parse_identifier()?.value;
+            if !parser.parse_keyword(Keyword::TO) {
+                parser.expect_token(&Token::Eq)?;
+            }
+            let value = parser.parse_expr()?;
+            Ok(Command::SetVariable(
+                name,
+                Box::new(variables::value(value)?),
+            ))
+        }
+        "alter" if matches!(parser.peek_nth_token(1).token, Token::Word(word) if word.value == "sequence") => {
+            Ok(Command::AlterSequence(Box::new(alter_sequence::parse(
+                parser,
+            )?)))
+        }
+        "set"
+            if matches!(parser.peek_nth_token(1).token, Token::Word(word) if word.value == "constraints")
+                && matches!(parser.peek_nth_token(2).token, Token::Word(_)) =>
+        {
+            parser.next_token();
+            parser.next_token();
+            let names = match parser.parse_keyword(Keyword::ALL) {
+                true => None,
+                false => Some(parser.parse_comma_separated(|parser| {
+                    let name = parser.parse_object_name(false)?;
+                    let last = name.0.last().and_then(ast::ObjectNamePart::as_ident);
+                    Ok(last.map_or_else(String::new, |last| last.value.clone()))
+                })?),
+            };
+            let deferred = parser.parse_keyword(Keyword::DEFERRED);
+            if !deferred {
+                parser.expect_keyword_is(Keyword::IMMEDIATE)?;
+            }
+            Ok(Command::SetConstraints(names, deferred))
+        }
+        "reset" if is_variable(parser) => {
+            parser.next_token();
+            parser.next_token();
+            Ok(Command::ResetVariable(parser.parse_identifier()?.value))
+        }
         _ => parser
             .parse_statement()
             .map(|statement| Command::Sql(Box::new(statement))),
     }
+}
+
+/// Whether the next words are SET VARIABLE or RESET VARIABLE and a name.
+fn is_variable(parser: &Parser<'_>) -> bool {
+    matches!(parser.peek_nth_token(1).token, Token::Word(word) if word.value == "variable")
+        && matches!(parser.peek_nth_token(2).token, Token::Word(_))
 }
 
 /// Whether the word after PRAGMA is SQLite's `foreign_keys`.

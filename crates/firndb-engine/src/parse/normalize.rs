@@ -22,8 +22,8 @@ use super::{
     MAX_SUBQUERIES, ParameterNames, Parsed, too_deep,
 };
 use super::{
-    calls, clauses, collations, lambdas, laterals, limits, outer, patterns, relations, rows,
-    sampling, windows,
+    calls, clauses, collations, exclusion, lambdas, laterals, limits, outer, patterns, relations,
+    rows, sampling, variables, windows,
 };
 use crate::error::{Error, Result, SqlState};
 
@@ -72,20 +72,27 @@ pub(super) fn normalize(
         lambdas: 0,
         ranges: 0,
         inputs: 0,
+        variables: false,
     };
     let flow = match &mut command {
         Command::Sql(statement) => statement.visit(&mut normalizer),
         Command::Summarize(query) => query.visit(&mut normalizer),
-        Command::Nothing(_) => ControlFlow::Continue(()),
+        Command::SetVariable(_, query) => query.visit(&mut normalizer),
+        Command::Nothing(_)
+        | Command::ResetVariable(_)
+        | Command::AlterSequence(_)
+        | Command::SetConstraints(..) => ControlFlow::Continue(()),
     };
     if let ControlFlow::Break(error) = flow {
         return Err(*error);
     }
     let deep =
         normalizer.deepest > DEEP || normalizer.deepest_query > 8 || normalizer.inputs > DEEP;
+    let variables = normalizer.variables;
     let (aliases, relations) = (normalizer.aliases, normalizer.relations);
     Ok(Parsed {
         deep,
+        variables,
         command,
         aliases: Arc::new(aliases),
         relations: Arc::new(relations),
@@ -102,6 +109,8 @@ struct Normalizer<'a> {
     operators: usize,
     deepest: usize,
     queries: usize,
+    /// Whether variables of the session are read.
+    variables: bool,
     deepest_query: usize,
     /// Subqueries in expressions around the one at hand.
     subqueries: usize,
@@ -286,7 +295,9 @@ impl VisitorMut for Normalizer<'_> {
             }
             query.body = select.body;
         }
-        clauses::order_by_names(query);
+        if let Err(error) = clauses::order_by_names(query) {
+            return ControlFlow::Break(Box::new(error));
+        }
         if let Err(error) = windows::in_order(query) {
             return ControlFlow::Break(Box::new(error));
         }
@@ -339,7 +350,21 @@ impl VisitorMut for Normalizer<'_> {
     fn post_visit_query(&mut self, query: &mut Query) -> Flow {
         collations::in_order(query);
         self.queries -= 1;
+        if let Some(order) = &mut query.order_by
+            && let Err(error) = exclusion::rename(order)
+        {
+            return ControlFlow::Break(Box::new(error));
+        }
         ControlFlow::Continue(())
+    }
+
+    fn post_visit_select(&mut self, select: &mut Select) -> Flow {
+        let renamed = exclusion::rename(&mut select.projection)
+            .and_then(|()| exclusion::rename(&mut select.qualify));
+        match renamed {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(Box::new(error)),
+        }
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> Flow {
@@ -559,6 +584,7 @@ impl VisitorMut for Normalizer<'_> {
         self.subqueries = self
             .subqueries
             .saturating_sub(usize::from(is_subquery(expr)));
+        self.variables |= variables::read(expr).is_some();
         outer::rewrite(expr);
         collations::rewrite(expr);
         let rewritten = rows::rewrite(expr)

@@ -82,6 +82,12 @@ impl Arguments {
         Ok(Arguments { values })
     }
 
+    /// The same values and another one: the name of its parameter.
+    pub(super) fn push(&mut self, value: ScalarValue) -> String {
+        self.values.push(value);
+        format!("${}", self.values.len())
+    }
+
     /// The value of a parameter, from 0.
     pub fn get(&self, index: usize) -> Option<&ScalarValue> {
         self.values.get(index)
@@ -157,7 +163,11 @@ pub fn bind<'a>(command: &'a Command, arguments: &Arguments) -> Cow<'a, Command>
     let _: ControlFlow<()> = match &mut bound {
         Command::Sql(statement) => statement.visit(&mut binder),
         Command::Summarize(query) => query.visit(&mut binder),
-        Command::Nothing(_) => ControlFlow::Continue(()),
+        Command::SetVariable(_, query) => query.visit(&mut binder),
+        Command::Nothing(_)
+        | Command::ResetVariable(_)
+        | Command::AlterSequence(_)
+        | Command::SetConstraints(..) => ControlFlow::Continue(()),
     };
     Cow::Owned(bound)
 }
@@ -189,7 +199,7 @@ impl VisitorMut for Binder<'_> {
 }
 
 /// The literal for a value, if SQL has one.
-fn literal(value: &ScalarValue) -> Option<Expr> {
+pub(crate) fn literal(value: &ScalarValue) -> Option<Expr> {
     if value.is_null() && !value.data_type().is_nested() {
         return Some(Expr::value(Value::Null));
     }

@@ -5,7 +5,8 @@
 //! UNPIVOT w ON a, b INTO NAME n VALUE v                  SELECT * FROM w UNPIVOT (v FOR n IN (a, b))
 //! ```
 //!
-//! Without a list of values the tokens stay, and the parser refuses them.
+//! Without a list of values it is `FOR (q) IN (ANY)`, and the statement layer finds the values (`statement::limits`).
+//! `UNPIVOT w ON *` becomes `IN (COLUMNS(*))`.
 
 use datafusion::sql::sqlparser::tokenizer::{Span, Token, TokenWithSpan, Whitespace};
 
@@ -16,6 +17,9 @@ pub(crate) const GROUPS: &str = "__firndb_pivot_groups";
 pub(super) fn rewrite(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     for place in (0..tokens.len()).rev() {
         let unpivots = is(&tokens[place], "unpivot");
+        if is(&tokens[place], "pivot") {
+            groups_inside(&mut tokens, place);
+        }
         if !(unpivots || is(&tokens[place], "pivot")) || !begins(&tokens, place) {
             continue;
         }
@@ -38,7 +42,56 @@ fn is(token: &TokenWithSpan, text: &str) -> bool {
 fn begins(tokens: &[TokenWithSpan], place: usize) -> bool {
     let before =
         (tokens[..place].iter().rev()).find(|token| !matches!(token.token, Token::Whitespace(_)));
-    before.is_none_or(|token| matches!(token.token, Token::SemiColon | Token::LParen))
+    match before {
+        None => true,
+        Some(token) if is(token, "as") => creates(&tokens[..place]),
+        Some(token) => {
+            matches!(token.token, Token::SemiColon | Token::LParen)
+                || ["describe", "explain", "summarize"]
+                    .iter()
+                    .any(|word| is(token, word))
+        }
+    }
+}
+
+/// Whether the statement at the end of the tokens begins with CREATE.
+fn creates(tokens: &[TokenWithSpan]) -> bool {
+    let start = tokens
+        .iter()
+        .rposition(|token| token.token == Token::SemiColon)
+        .map_or(0, |place| place + 1);
+    tokens[start..]
+        .iter()
+        .find(|token| !matches!(token.token, Token::Whitespace(_)))
+        .is_some_and(|token| is(token, "create"))
+}
+
+/// `GROUP BY` within the parentheses of a relation's PIVOT, put beside its aggregates.
+fn groups_inside(tokens: &mut Vec<TokenWithSpan>, place: usize) {
+    let Some(open) = (place + 1..tokens.len())
+        .find(|&place| !matches!(tokens[place].token, Token::Whitespace(_)))
+        .filter(|&place| tokens[place].token == Token::LParen)
+    else {
+        return;
+    };
+    let group = until(tokens, open + 1, &["group"]);
+    let by_for = until(tokens, open + 1, &["for"]);
+    if by_for >= group || !tokens.get(group).is_some_and(|token| is(token, "group")) {
+        return;
+    }
+    let first = until(tokens, group + 1, &["by"]) + 1;
+    let end = until(tokens, first, &[]);
+    if end >= tokens.len() {
+        return;
+    }
+    let mut made = Made::default();
+    made.token(Token::Comma)
+        .words(&[GROUPS])
+        .token(Token::LParen);
+    made.given(&tokens[first..end]).token(Token::RParen);
+    tokens.drain(group..end);
+    made.token(Token::Whitespace(Whitespace::Space));
+    tokens.splice(by_for..by_for, made.0);
 }
 
 /// The first place from `from` on, outside parentheses, of one of some words, or where the query ends.
@@ -57,13 +110,27 @@ fn until(tokens: &[TokenWithSpan], from: usize, words: &[&str]) -> usize {
     tokens.len()
 }
 
+/// The next comma outside parentheses, or the end.
+fn comma(tokens: &[TokenWithSpan], from: usize, end: usize) -> usize {
+    let mut depth = 0_usize;
+    for (place, token) in tokens.iter().enumerate().take(end).skip(from) {
+        match token.token {
+            Token::LParen | Token::LBracket => depth += 1,
+            Token::RParen | Token::RBracket => depth = depth.saturating_sub(1),
+            Token::Comma if depth == 0 => return place,
+            _ => {}
+        }
+    }
+    end
+}
+
 fn pivot(tokens: &[TokenWithSpan], place: usize) -> Option<(Vec<TokenWithSpan>, usize)> {
     let at = |place: usize, word: &str| tokens.get(place).is_some_and(|token| is(token, word));
     let on = until(tokens, place + 1, &["on"]);
     let tail = ["using", "group", "order", "limit"];
     let using = until(tokens, on + 1, &tail);
     let listed = until(tokens, on + 1, &["in"]);
-    if !at(on, "on") || listed >= using {
+    if !at(on, "on") {
         return None;
     }
     let by = (using, until(tokens, using + 1, &tail[1..]));
@@ -97,9 +164,30 @@ fn pivot(tokens: &[TokenWithSpan], place: usize) -> Option<(Vec<TokenWithSpan>, 
             .token(Token::LParen);
         made.given(&tokens[groups]).token(Token::RParen);
     }
-    made.words(&["FOR"])
-        .given(&tokens[on + 1..using])
-        .token(Token::RParen);
+    made.words(&["FOR"]);
+    if listed < using {
+        made.given(&tokens[on + 1..using]);
+    } else {
+        // Each in parentheses of its own: the parser takes no comparison there.
+        made.token(Token::LParen);
+        let mut from = on + 1;
+        while from < using {
+            let end = comma(tokens, from, using);
+            if from > on + 1 {
+                made.token(Token::Comma);
+            }
+            made.token(Token::LParen)
+                .given(&tokens[from..end])
+                .token(Token::RParen);
+            from = end + 1;
+        }
+        made.token(Token::RParen);
+        made.words(&["IN"])
+            .token(Token::LParen)
+            .words(&["ANY"])
+            .token(Token::RParen);
+    }
+    made.token(Token::RParen);
     Some((made.0, end))
 }
 
@@ -111,13 +199,10 @@ fn unpivot(tokens: &[TokenWithSpan], place: usize) -> Option<(Vec<TokenWithSpan>
     }
     let mut end = until(tokens, on + 1, &["into", "order", "limit"]);
     let columns = on + 1..end;
-    // What stands for several columns only the planner knows.
-    if tokens[columns.clone()]
+    let starred = tokens[columns.clone()]
         .iter()
-        .any(|token| token.token == Token::Mul || is(token, "columns"))
-    {
-        return None;
-    }
+        .find(|token| !matches!(token.token, Token::Whitespace(_)))
+        .is_some_and(|token| token.token == Token::Mul);
     let mut names = [
         Token::make_word("name", None),
         Token::make_word("value", None),
@@ -143,7 +228,13 @@ fn unpivot(tokens: &[TokenWithSpan], place: usize) -> Option<(Vec<TokenWithSpan>
         .words(&["UNPIVOT"])
         .token(Token::LParen);
     made.token(value).words(&["FOR"]).token(name).words(&["IN"]);
-    made.token(Token::LParen).given(&tokens[columns]);
+    made.token(Token::LParen);
+    if starred {
+        made.words(&["columns"]).token(Token::LParen);
+        made.given(&tokens[columns]).token(Token::RParen);
+    } else {
+        made.given(&tokens[columns]);
+    }
     made.token(Token::RParen).token(Token::RParen);
     Some((made.0, end))
 }

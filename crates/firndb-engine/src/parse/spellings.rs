@@ -11,6 +11,7 @@
 //! a POSITIONAL JOIN b                  a GLOBAL CROSS JOIN b
 //! DROP MACRO [TABLE] f                 DROP FUNCTION f
 //! CREATE FUNCTION f(…) AS e            CREATE MACRO f(…) AS e
+//! 0b101, 0o17                          5, 15
 //! CREATE TABLE t (a, b) AS q           CREATE TABLE t AS SELECT * FROM (q) AS t (a, b)
 //! CREATE TABLE t AS q WITH NO DATA     CREATE TABLE t AS SELECT * FROM (q) AS t LIMIT 0
 //! ```
@@ -24,6 +25,7 @@ use super::insert::closing;
 
 /// Rewrites these spellings.
 pub(super) fn rewrite(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    radix_numbers(&mut tokens);
     table_as_from(&mut tokens);
     drop_materialized(&mut tokens);
     drop_trim_from(&mut tokens);
@@ -44,6 +46,29 @@ fn code(tokens: &[TokenWithSpan]) -> Vec<usize> {
     (0..tokens.len())
         .filter(|&place| !matches!(tokens[place].token, Token::Whitespace(_)))
         .collect()
+}
+
+/// Binary and octal numbers, which the tokenizer takes for a zero and a name. What is none stays.
+fn radix_numbers(tokens: &mut Vec<TokenWithSpan>) {
+    let mut place = 0;
+    while place + 1 < tokens.len() {
+        if let (Token::Number(zero, false), Token::Word(word)) =
+            (&tokens[place].token, &tokens[place + 1].token)
+            && zero == "0"
+            && word.quote_style.is_none()
+            && let Some((kind, digits)) = word.value.split_at_checked(1)
+            && let Some(radix) = match kind {
+                "b" => Some(2),
+                "o" => Some(8),
+                _ => None,
+            }
+            && let Ok(number) = u128::from_str_radix(&digits.replace('_', ""), radix)
+        {
+            tokens[place].token = Token::Number(number.to_string(), false);
+            tokens.remove(place + 1);
+        }
+        place += 1;
+    }
 }
 
 fn table_as_from(tokens: &mut [TokenWithSpan]) {

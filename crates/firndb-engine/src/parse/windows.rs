@@ -11,6 +11,7 @@ use datafusion::sql::sqlparser::ast::{
     VisitorMut, WindowSpec, WindowType,
 };
 
+use super::exclusion;
 use crate::error::{Error, Result, SqlState};
 
 /// Writes out the windows in ORDER BY.
@@ -72,6 +73,10 @@ fn refined(spec: &WindowSpec, windows: &Windows) -> Result<WindowSpec> {
     let Some(name) = &spec.window_name else {
         return Ok(spec.clone());
     };
+    let (excluding, name) = exclusion::split(name);
+    let Some(name) = &name else {
+        return Ok(spec.clone());
+    };
     let base = find(windows, name)?;
     let refused = |what: String| Err(Error::new(SqlState::WindowingError, what));
     let name = &name.value;
@@ -95,7 +100,7 @@ fn refined(spec: &WindowSpec, windows: &Windows) -> Result<WindowSpec> {
         false => &spec.order_by,
     };
     Ok(WindowSpec {
-        window_name: None,
+        window_name: excluding.map(exclusion::marked),
         partition_by: base.partition_by.clone(),
         order_by: order.clone(),
         window_frame: spec.window_frame.clone(),

@@ -8,12 +8,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::compute::SortOptions;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, Statistics, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::Expr;
 use datafusion::physical_expr::EquivalenceProperties;
 use datafusion::physical_expr::expressions::{Column, DynamicFilterTracking};
 use datafusion::physical_plan::coop::cooperative;
@@ -32,6 +34,8 @@ use datafusion::physical_plan::{
 };
 use futures::Stream;
 
+use super::ordered::{OrderedScan, SHARE};
+use super::probing;
 use super::row_filter::RowFilter;
 use super::skipping::{DynamicSkipping, may_match};
 use super::source::{MORSEL_ROWS, MorselSource};
@@ -91,6 +95,8 @@ pub struct MorselScan {
     /// By partition, a range of positions in the selection.
     partitions: Arc<[Range<usize>]>,
     fetch: Option<usize>,
+    /// Filters of operators above that do not change.
+    filters: Arc<[Expr]>,
     /// Filters of operators above that change while they run, over this scan's columns. Rows that fail them are not needed.
     dynamic: Vec<Arc<dyn PhysicalExpr>>,
     properties: Arc<PlanProperties>,
@@ -127,10 +133,45 @@ impl MorselScan {
             selection,
             partitions: partitions.into(),
             fetch,
+            filters: Arc::new([]),
             dynamic: Vec::new(),
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
         })
+    }
+
+    /// The same scan below filters that are applied above.
+    #[must_use]
+    pub fn with_filters(self, filters: &[Expr]) -> Self {
+        MorselScan {
+            filters: filters.into(),
+            ..self
+        }
+    }
+
+    /// The rows in an order of columns through an index, if there is one and `wanted` are few enough to be worth it.
+    pub(super) fn in_order(
+        &self,
+        orders: &[(usize, SortOptions)],
+        wanted: usize,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let rows: usize = (0..self.source.morsels())
+            .map(|morsel| self.source.rows(morsel))
+            .sum();
+        let budget = rows / SHARE;
+        if wanted == 0 || wanted > budget || self.fetch.is_some() {
+            return Ok(None);
+        }
+        let orders: Vec<_> = orders
+            .iter()
+            .map(|(column, options)| (self.projection[*column], *options))
+            .collect();
+        let Some(found) = self.source.in_order(&self.filters, &orders)? else {
+            return Ok(None);
+        };
+        let projection = Arc::clone(&self.projection);
+        let scan = OrderedScan::try_new(found, projection, wanted, budget)?;
+        Ok(Some(Arc::new(scan)))
     }
 
     /// The filters that change while the plan runs.
@@ -246,6 +287,9 @@ impl DisplayAs for MorselScan {
         if !self.dynamic.is_empty() {
             let filters: Vec<String> = self.dynamic.iter().map(|e| e.to_string()).collect();
             write!(f, ", dynamic=[{}]", filters.join(", "))?;
+            if let Some(index) = probing::index_of(self.source.as_ref(), &self.dynamic) {
+                write!(f, ", index for few keys={index}")?;
+            }
         }
         Ok(())
     }
@@ -313,6 +357,7 @@ impl ExecutionPlan for MorselScan {
                 .iter()
                 .map(|e| DynamicSkipping::new(Arc::clone(e)))
                 .collect(),
+            dynamic: self.dynamic.clone(),
             filter: RowFilter::new(&self.dynamic, &self.schema),
             ready: VecDeque::new(),
             metrics,
@@ -390,13 +435,14 @@ impl ExecutionPlan for MorselScan {
                 _ => return Ok(None),
             }
         }
-        Ok(Some(Arc::new(MorselScan::try_new(
+        let scan = MorselScan::try_new(
             Arc::clone(&self.source),
             columns,
             self.selection.clone(),
             self.partitions.len(),
             self.fetch,
-        )?)))
+        )?;
+        Ok(Some(Arc::new(scan.with_filters(&self.filters))))
     }
 
     /// Takes dynamic filters: to skip morsels, and rows while that pays. Their owners don't need them applied.
@@ -439,6 +485,8 @@ struct ScanMetrics {
     /// Their blocks.
     blocks_shared: Count,
     blocks_copied: Count,
+    /// Rows read through an index that dynamic filters led to.
+    found: Count,
     /// Rows read that dynamic filters took away.
     filtered: Count,
     /// Bytes of the batches handed out: fixed widths and views.
@@ -454,6 +502,7 @@ impl ScanMetrics {
             copied: MetricBuilder::new(set).counter("morsels_copied", partition),
             blocks_shared: MetricBuilder::new(set).counter("blocks_shared", partition),
             blocks_copied: MetricBuilder::new(set).counter("blocks_copied", partition),
+            found: MetricBuilder::new(set).counter("rows_by_index", partition),
             filtered: MetricBuilder::new(set).counter("rows_filtered", partition),
             bytes: MetricBuilder::new(set).counter("bytes", partition),
         }
@@ -472,6 +521,8 @@ struct MorselStream {
     /// Rows still wanted.
     wanted: Option<usize>,
     skipping: Vec<DynamicSkipping>,
+    /// The dynamic filters until the first step, which may find all rows by an index.
+    dynamic: Vec<Arc<dyn PhysicalExpr>>,
     filter: Option<RowFilter>,
     /// Batches read and not yet handed out.
     ready: VecDeque<RecordBatch>,
@@ -479,8 +530,35 @@ struct MorselStream {
 }
 
 impl MorselStream {
+    /// Reads all rows that dynamic filters want through an index; `false` if none is worth it.
+    fn look_up(&mut self) -> Result<bool> {
+        let known = probing::known_values(&std::mem::take(&mut self.dynamic));
+        let morsels = &self.morsels[self.next..self.end];
+        if known.is_empty() {
+            return Ok(false);
+        }
+        let Some(found) = self.source.looked_up(&known, morsels)? else {
+            return Ok(false);
+        };
+        let rows = morsels.iter().map(|morsel| self.source.rows(*morsel)).sum();
+        for part in 0..found.morsels() {
+            let (batch, _) = found.read(part, &self.projection)?;
+            self.metrics.found.add(batch.num_rows());
+            self.accept(batch)?;
+        }
+        self.next = self.end;
+        self.source.advance(rows);
+        if let Some(filter) = &mut self.filter {
+            filter.finish(&mut self.ready)?;
+        }
+        Ok(true)
+    }
+
     /// Reads or skips the next morsel; batches that are complete go to `ready`.
     fn step(&mut self) -> Result<()> {
+        if !self.dynamic.is_empty() && self.look_up()? {
+            return Ok(());
+        }
         let morsel = self.morsels[self.next];
         self.next += 1;
         let bound = self.source.rows(morsel);

@@ -187,6 +187,28 @@ fn ranges(path: &IndexPath, conjuncts: &[&Expr]) -> Option<Vec<KeyRange>> {
     Some(prefixes.into_iter().map(KeyRange::equal).collect())
 }
 
+/// The one range of an index in which all rows are that pass the filters, and how many of its first parts it fixes; `None` if the index
+/// may lack some.
+pub(super) fn fixed_range(path: &IndexPath, filters: &[Expr]) -> Option<(KeyRange, usize)> {
+    let mut conjuncts = Vec::new();
+    for filter in filters {
+        split(filter, &mut conjuncts);
+    }
+    if let Some(predicate) = &path.predicate
+        && !implies(&conjuncts, predicate)
+    {
+        return None;
+    }
+    match ranges(path, &conjuncts).as_deref() {
+        Some([range]) => Some((range.clone(), range.equal.len())),
+        Some(_) => Some((KeyRange::all(), 0)),
+        None => {
+            let complete = path.nulls || path.parts.iter().all(|part| !part.nullable);
+            complete.then(|| (KeyRange::all(), 0))
+        }
+    }
+}
+
 /// What a conjunct says about a part of a key.
 fn limits(part: &PathPart, conjunct: &Expr, nulls: bool) -> Option<Limits> {
     let is_part = |expression: &Expr| *expression == part.expression;

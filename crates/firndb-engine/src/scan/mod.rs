@@ -43,10 +43,13 @@ use crate::session::Frame;
 
 mod constants;
 pub mod exec;
+pub mod first;
 pub mod frame;
 pub mod index;
 pub mod merge;
 mod nulls;
+pub mod ordered;
+mod probing;
 pub mod provider;
 pub mod renewal;
 pub mod row_filter;
@@ -130,5 +133,6 @@ pub fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
         Arc::new(rules::ConfineDynamicFilters),
         Arc::new(rules::PreserveOrder),
         Arc::new(rules::YieldingJoins),
+        Arc::new(first::FirstByIndex),
     ]
 }

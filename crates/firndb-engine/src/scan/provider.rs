@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -12,6 +12,7 @@ use datafusion::physical_plan::ExecutionPlan;
 
 use super::exec::{MorselScan, Selection};
 use super::source::MorselSource;
+use crate::expr::CAST;
 
 /// A source of morsels as a table.
 ///
@@ -27,9 +28,15 @@ impl MorselTable {
         MorselTable { source }
     }
 
-    /// The morsels in which a row may pass all of `filters`, in order.
+    /// The morsels in which a row may pass all of `filters`, in order; all of them if a filter may fail over a row: whether a query fails should
+    /// not depend on what is frozen.
     fn select(&self, state: &dyn Session, filters: &[Expr]) -> Result<Selection> {
-        if filters.is_empty() || !self.source.has_zones() {
+        if filters.is_empty()
+            || !self.source.has_zones()
+            || filters
+                .iter()
+                .any(|filter| reads_text(filter, self.source.schema()))
+        {
             return Ok(Selection::all(self.source.morsels()));
         }
         let named = DFSchema::try_from(Arc::clone(self.source.schema()))?;
@@ -84,13 +91,14 @@ impl TableProvider for MorselTable {
             )?));
         }
         let selection = self.select(state, filters)?;
-        Ok(Arc::new(MorselScan::try_new(
+        let scan = MorselScan::try_new(
             Arc::clone(&self.source),
             projection,
             selection,
             state.config().target_partitions(),
             limit,
-        )?))
+        )?;
+        Ok(Arc::new(scan.with_filters(filters)))
     }
 }
 
@@ -113,4 +121,22 @@ fn is_self_contained(filter: &Expr) -> Result<bool> {
         Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(contained)
+}
+
+/// Whether a filter makes something else of a column's text, which need not be there to be made.
+fn reads_text(filter: &Expr, schema: &Schema) -> bool {
+    let of_text = |argument: &Expr| {
+        let Expr::Column(column) = argument else {
+            return false;
+        };
+        let field = schema.field_with_name(&column.name);
+        field.is_ok_and(|field| field.data_type().is_string())
+    };
+    let found = filter.exists(|part| {
+        Ok(match part {
+            Expr::ScalarFunction(call) => call.func.name() == CAST && call.args.iter().any(of_text),
+            _ => false,
+        })
+    });
+    found.unwrap_or(true)
 }

@@ -5,15 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use arrow::array::{ArrayRef, RecordBatch};
-use arrow::compute::cast;
+use arrow::compute::{SortOptions, cast};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::stats::Precision;
-use datafusion::common::{ColumnStatistics, ScalarValue, Statistics};
+use datafusion::common::{Column, ColumnStatistics, ScalarValue, Statistics};
 use datafusion::logical_expr::Expr;
-use firndb_storage::{Form, Scan, Snapshot, Table, TableStatistics};
+use firndb_storage::{Form, Scan, Slot, Snapshot, Table, TableStatistics};
 use parking_lot::Mutex;
 
 use super::index::{self, IndexPath, IndexSource};
+use super::ordered::OrderedRows;
 use super::{SLOT_COLUMN, ScanProgress, Shape};
 use crate::error::{Error, Result};
 
@@ -75,6 +76,26 @@ pub trait MorselSource: Debug + Send + Sync + 'static {
     ) -> Result<Option<Arc<dyn MorselSource>>> {
         Ok(None)
     }
+    /// The same rows, or as many of them as pass `filters`, in an order of columns, if an index has it.
+    fn in_order(
+        &self,
+        _filters: &[Expr],
+        _orders: &[(usize, SortOptions)],
+    ) -> Result<Option<OrderedRows>> {
+        Ok(None)
+    }
+    /// An index whose keys begin with a column and that has all rows.
+    fn index_of(&self, _column: &str) -> Option<&str> {
+        None
+    }
+    /// Through an index, the rows of some morsels, ascending, that pass filters, and others; where that is worth it.
+    fn looked_up(
+        &self,
+        _filters: &[Expr],
+        _morsels: &[usize],
+    ) -> Result<Option<Arc<dyn MorselSource>>> {
+        Ok(None)
+    }
     /// Called with the upper bound of rows when a scan begins.
     fn begin(&self, _rows: usize) {}
     /// Called with a part of that bound when it was read or skipped.
@@ -132,6 +153,21 @@ impl TableSource {
             progress,
             paths,
         })
+    }
+
+    /// The best index for filters, and where it leads to.
+    fn chosen(&self, filters: &[Expr]) -> Result<Option<(String, Vec<Slot>)>> {
+        let rows = (0..self.scan.morsels())
+            .map(|morsel| self.scan.rows(morsel))
+            .sum();
+        index::choose(&self.table, &self.snapshot, &self.paths, filters, rows)
+    }
+
+    /// The rows to which an index led.
+    fn at(&self, found: (String, Vec<Slot>)) -> Arc<dyn MorselSource> {
+        let (table, snapshot) = (&self.table, &self.snapshot);
+        let source = IndexSource::new(table, snapshot, found, self.form, &self.schema, self.slot);
+        Arc::new(source)
     }
 
     fn compute_statistics(&self, columns: &[usize]) -> Statistics {
@@ -248,21 +284,49 @@ impl MorselSource for TableSource {
         if self.paths.is_empty() || filters.is_empty() {
             return Ok(None);
         }
-        let rows = (0..self.scan.morsels())
-            .map(|morsel| self.scan.rows(morsel))
-            .sum();
-        let found = index::choose(&self.table, &self.snapshot, &self.paths, filters, rows)?;
-        Ok(found.map(|found| {
-            let source = IndexSource::new(
-                &self.table,
-                &self.snapshot,
-                found,
-                self.form,
-                &self.schema,
-                self.slot,
-            );
-            Arc::new(source) as Arc<dyn MorselSource>
-        }))
+        Ok(self.chosen(filters)?.map(|found| self.at(found)))
+    }
+
+    fn index_of(&self, column: &str) -> Option<&str> {
+        let path = self.paths.iter().find(|path| {
+            let first = path.parts.first();
+            let is_column =
+                |part: &index::PathPart| part.expression == Expr::Column(Column::from_name(column));
+            path.predicate.is_none() && first.is_some_and(is_column)
+        })?;
+        Some(&path.name)
+    }
+
+    fn looked_up(
+        &self,
+        filters: &[Expr],
+        morsels: &[usize],
+    ) -> Result<Option<Arc<dyn MorselSource>>> {
+        if self.paths.is_empty() || filters.is_empty() {
+            return Ok(None);
+        }
+        let Some((index, mut slots)) = self.chosen(filters)? else {
+            return Ok(None);
+        };
+        slots.retain(|slot| {
+            let morsel = self.scan.morsel_of(*slot);
+            morsel.is_some_and(|morsel| morsels.binary_search(&morsel).is_ok())
+        });
+        Ok(Some(self.at((index, slots))))
+    }
+
+    fn in_order(
+        &self,
+        filters: &[Expr],
+        orders: &[(usize, SortOptions)],
+    ) -> Result<Option<OrderedRows>> {
+        OrderedRows::find(
+            (&self.table, &self.snapshot),
+            &self.paths,
+            filters,
+            (&self.schema, self.form, self.slot),
+            orders,
+        )
     }
 
     fn vacated(&self) -> Option<Arc<dyn MorselSource>> {

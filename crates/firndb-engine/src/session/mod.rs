@@ -25,6 +25,10 @@ pub struct Config {
     pub threads: Option<usize>,
     /// Where operators spill; `None`: the system's temporary directory.
     pub temp_directory: Option<std::path::PathBuf>,
+    /// Whether a database file is opened without writing to it.
+    pub read_only: bool,
+    /// What commits to a database file wait for; `None`: that they are durable.
+    pub synchronous: Option<firndb_storage::Synchronous>,
 }
 
 /// Values for a statement's parameters.

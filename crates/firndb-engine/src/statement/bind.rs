@@ -27,9 +27,11 @@ use firndb_storage::Form;
 use super::keys;
 use super::scope::{Found, Scope, check_database};
 use super::sequences;
-use super::{TARGET, aliases, calls, forms, macros};
+use super::{TARGET, aliases, calls, forms, macros, rowids, whole_rows};
 use crate::catalog::{Relation, TEMPORARY_SCHEMA, TableEntry, ViewEntry, fold};
 use crate::error::{Error, Result, SqlState, nearest};
+use crate::expr::excluding_function;
+use crate::parse;
 use crate::scan;
 use crate::session::Frame;
 use crate::types::TypeNames;
@@ -82,12 +84,47 @@ impl<'a> Binder<'a> {
                 return planned;
             };
             let query = resolved.get_or_insert_with(|| query.clone());
-            if !aliases::resolve(query, &error) {
+            let is_table = |name: &ast::ObjectName| self.is_table(name);
+            let columns = |with: Option<&ast::With>, factor: &ast::TableFactor| {
+                self.columns_of(with, factor, context)
+            };
+            if !aliases::resolve(query, &error)
+                && !rowids::resolve(query, &error, &is_table)?
+                && !whole_rows::resolve(query, &error, &columns)
+            {
                 return Err(error);
             }
             planned = self.planned_as_is(query, &mut context.clone());
         }
         planned
+    }
+
+    /// The columns of a relation in FROM that stands for itself.
+    fn columns_of(
+        &self,
+        with: Option<&ast::With>,
+        factor: &ast::TableFactor,
+        context: &PlannerContext,
+    ) -> Option<whole_rows::Columns> {
+        let mut query = parse::parse_query("SELECT * FROM x").ok()?;
+        query.with = with.cloned();
+        if let ast::SetExpr::Select(select) = query.body.as_mut() {
+            select.from.first_mut()?.relation = factor.clone();
+        }
+        let plan = self.planned_as_is(&query, &mut context.clone()).ok()?;
+        let fields = plan.schema().fields().iter();
+        let named = fields.map(|field| {
+            let written = self.scope.written(field.name());
+            (field.name().clone(), written)
+        });
+        Some(named.collect())
+    }
+
+    /// Whether a name is a stored table's.
+    fn is_table(&self, name: &ast::ObjectName) -> bool {
+        let found = super::split_name(name)
+            .and_then(|(schema, table)| self.scope.find(schema.as_deref(), &table, self.in_view()));
+        matches!(found, Ok(Some(Found::Relation(Relation::Table(_)))))
     }
 
     fn planned_as_is(
@@ -279,6 +316,12 @@ impl<'a> Binder<'a> {
             && !self.in_view()
         {
             return self.table(entry, true);
+        }
+        if let Some(table) = rowids::with_slots(name.table())
+            && let Some(Found::Relation(Relation::Table(entry))) =
+                self.scope.find(name.schema(), table, self.in_view())?
+        {
+            return self.table(&entry, true);
         }
         match self
             .scope
@@ -594,7 +637,8 @@ impl ContextProvider for Binder<'_> {
     }
 
     fn get_window_meta(&self, name: &str) -> Option<Arc<WindowUDF>> {
-        self.scope.state.window_functions().get(name).cloned()
+        let known = self.scope.state.window_functions().get(name).cloned();
+        known.or_else(|| excluding_function(name, |name| self.get_aggregate_meta(name)))
     }
 
     fn get_variable_type(&self, _names: &[String]) -> Option<DataType> {

@@ -186,6 +186,16 @@ impl VisitorMut for Marker<'_> {
             "current_database" if called => Some(DATABASE),
             "current_user" | "session_user" | "current_role" => Some(DATABASE),
             "user" if called => Some(DATABASE),
+            "localtime" => {
+                *expr = Expr::Cast {
+                    kind: CastKind::Cast,
+                    expr: Box::new(call("now", Vec::new())),
+                    data_type: SqlType::Time(None, TimezoneInfo::None),
+                    array: false,
+                    format: None,
+                };
+                return ControlFlow::Continue(());
+            }
             "localtimestamp" => {
                 *expr = Expr::Cast {
                     kind: CastKind::Cast,

@@ -1,11 +1,12 @@
-//! LIMIT and OFFSET that only data tell: of a subquery's value, or a percentage of the rows.
+//! What only data tell: LIMIT and OFFSET of a subquery's value or a percentage of the rows, and the columns of a PIVOT without a list.
 //!
-//! The planner takes numbers. So what such a clause asks for is found first, by a query of its own over the same snapshot, and its
-//! number put in the clause's place, from the innermost query out:
+//! The planner takes constants. So what such a clause asks for is found first, by a query of its own over the same snapshot, and its
+//! answer put in the clause's place, from the innermost query out:
 //!
 //! ```text
 //! SELECT … LIMIT (SELECT max(n) FROM s)   ─▶  SELECT (SELECT max(n) FROM s)            ─▶  SELECT … LIMIT 7
 //! SELECT … FROM t LIMIT 10%               ─▶  SELECT count(*) FROM (SELECT … FROM t)   ─▶  SELECT … FROM t LIMIT 12
+//! FROM t PIVOT (sum(v) FOR q IN (ANY))    ─▶  SELECT DISTINCT q FROM t ORDER BY q       ─▶  FROM t PIVOT (sum(v) FOR q IN ('a', 'b'))
 //! ```
 
 use std::borrow::Cow;
@@ -15,18 +16,22 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float64Type};
 use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, FunctionArguments, LimitClause, Query, SelectItem, SetExpr,
-    Value, Visit, VisitMut, Visitor, VisitorMut, With, visit_expressions,
+    CastKind, DataType as SqlType, Distinct, Expr, ExprWithAlias, FunctionArg, FunctionArgExpr,
+    FunctionArguments, Ident, LimitClause, OrderBy, OrderByExpr, OrderByKind, OrderByOptions,
+    PivotValueSource, Query, SelectItem, SetExpr, TableFactor, TableWithJoins, Value, Visit,
+    VisitMut, Visitor, VisitorMut, With, visit_expressions,
 };
 use futures::StreamExt;
 
 use super::scope::Scope;
 use super::syntax::{bare_query, no_rows, select_from};
 use crate::error::{Error, Result, SqlState};
-use crate::parse::{PERCENT, call};
+use crate::parse::{self, PERCENT, call};
 
 /// The alias of a query whose rows are counted.
 const COUNTED: &str = "__firndb_counted";
+/// Columns that a PIVOT may find.
+const MAX_PIVOTED: usize = 10_000;
 
 /// A query with numbers in the clauses that only data tell.
 pub(super) async fn settled<'q>(scope: &Scope, query: &'q Query) -> Result<Cow<'q, Query>> {
@@ -35,17 +40,15 @@ pub(super) async fn settled<'q>(scope: &Scope, query: &'q Query) -> Result<Cow<'
         return Ok(query);
     }
     while let Some((question, clause)) = first(query.to_mut(), None) {
-        let (answer, percent) = match question {
-            Question::Value(value) => (one(scope, &value).await?, None),
-            Question::Share(rows, share) => {
-                (one(scope, &rows).await?, Some(one(scope, &share).await?))
+        let answer = match question {
+            Question::Value(value) => Answer::Number(whole(&one(scope, &value).await?, clause)?),
+            Question::Share(rows, percent) => {
+                let (rows, percent) = (one(scope, &rows).await?, one(scope, &percent).await?);
+                Answer::Number(share(&rows, &percent)?)
             }
+            Question::Columns(queries) => Answer::Columns(columns(scope, &queries).await?),
         };
-        let number = match percent {
-            None => whole(&answer, clause)?,
-            Some(percent) => share(&answer, &percent)?,
-        };
-        first(query.to_mut(), Some(number));
+        first(query.to_mut(), Some(answer));
     }
     Ok(query)
 }
@@ -54,8 +57,9 @@ pub(super) async fn settled<'q>(scope: &Scope, query: &'q Query) -> Result<Cow<'
 pub(super) fn refuse(query: &Query) -> Result<()> {
     match asks(query) {
         true => Err(Error::unsupported(
-            "a LIMIT or OFFSET of a subquery or a percentage is not supported in a view",
-        )),
+            "a LIMIT or OFFSET of a subquery or a percentage, and a PIVOT without a list of values, are not supported in a view",
+        )
+        .with_hint("List the values: PIVOT … ON column IN ('a', 'b').")),
         false => Ok(()),
     }
 }
@@ -64,6 +68,13 @@ fn asks(query: &Query) -> bool {
     struct Open;
     impl Visitor for Open {
         type Break = ();
+
+        fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
+            match is_open_pivot(factor) {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        }
 
         fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
             match &query.limit_clause {
@@ -84,16 +95,26 @@ fn asks(query: &Query) -> bool {
 enum Question {
     Value(Box<Query>),
     Share(Box<Query>, Box<Query>),
+    /// The values of each column of a PIVOT, with their texts.
+    Columns(Vec<Query>),
+}
+
+#[derive(Debug, Clone)]
+enum Answer {
+    /// `None` is no bound.
+    Number(Option<u64>),
+    Columns(Vec<ExprWithAlias>),
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Clause {
     Limit,
     Offset,
+    Pivot,
 }
 
-/// The first clause, from the innermost query out, that only data tell; with an answer, the answer takes its place: `None` is no bound.
-fn first(query: &mut Query, answer: Option<Option<u64>>) -> Option<(Question, Clause)> {
+/// The first clause, from the innermost query out, that only data tell; with an answer, the answer takes its place.
+fn first(query: &mut Query, answer: Option<Answer>) -> Option<(Question, Clause)> {
     let mut clauses = Clauses {
         answer,
         around: Vec::new(),
@@ -112,7 +133,7 @@ struct Around {
 }
 
 struct Clauses {
-    answer: Option<Option<u64>>,
+    answer: Option<Answer>,
     around: Vec<Around>,
 }
 
@@ -141,7 +162,9 @@ impl VisitorMut for Clauses {
         if let Some(around) = self.around.last_mut() {
             around.seen = around.queries.len();
         }
-        let found = self.of_query(query);
+        let found = self
+            .of_pivots(&mut query.body)
+            .or_else(|| self.of_query(query));
         self.around.pop();
         match found {
             Some(found) => ControlFlow::Break(found),
@@ -151,6 +174,86 @@ impl VisitorMut for Clauses {
 }
 
 impl Clauses {
+    /// The first PIVOT without a list in FROM.
+    fn of_pivots(&self, body: &mut SetExpr) -> Option<<Self as VisitorMut>::Break> {
+        match body {
+            SetExpr::Select(select) => select.from.iter_mut().find_map(|table| {
+                let joined = table.joins.iter_mut().map(|join| &mut join.relation);
+                std::iter::once(&mut table.relation)
+                    .chain(joined)
+                    .find_map(|factor| self.of_factor(factor))
+            }),
+            SetExpr::SetOperation { left, right, .. } => {
+                self.of_pivots(left).or_else(|| self.of_pivots(right))
+            }
+            _ => None,
+        }
+    }
+
+    fn of_factor(&self, factor: &mut TableFactor) -> Option<<Self as VisitorMut>::Break> {
+        let open = is_open_pivot(factor);
+        let TableFactor::Pivot {
+            table,
+            value_column,
+            value_source,
+            ..
+        } = factor
+        else {
+            return None;
+        };
+        if let Some(inner) = self.of_factor(table) {
+            return Some(inner);
+        }
+        if !open {
+            return None;
+        }
+        if let Some(Answer::Columns(values)) = &self.answer {
+            *value_source = PivotValueSource::List(values.clone());
+            return Some(None);
+        }
+        let queries = value_column.iter().map(|by| {
+            let mut select = selects(by.clone());
+            if let SetExpr::Select(select) = select.body.as_mut() {
+                select.distinct = Some(Distinct::Distinct);
+                select.projection = vec![
+                    SelectItem::ExprWithAlias {
+                        expr: by.clone(),
+                        alias: Ident::new("value"),
+                    },
+                    SelectItem::ExprWithAlias {
+                        expr: Expr::Cast {
+                            kind: CastKind::Cast,
+                            expr: Box::new(by.clone()),
+                            data_type: SqlType::Varchar(None),
+                            array: false,
+                            format: None,
+                        },
+                        alias: Ident::new("label"),
+                    },
+                ];
+                select.selection = Some(Expr::IsNotNull(Box::new(by.clone())));
+                select.from = vec![TableWithJoins {
+                    relation: table.as_ref().clone(),
+                    joins: Vec::new(),
+                }];
+            }
+            select.order_by = Some(OrderBy {
+                kind: OrderByKind::Expressions(vec![OrderByExpr {
+                    expr: Expr::value(Value::Number("1".to_owned(), false)),
+                    options: OrderByOptions {
+                        asc: None,
+                        nulls_first: None,
+                    },
+                    with_fill: None,
+                }]),
+                interpolate: None,
+            });
+            self.within(select)
+        });
+        let question = Question::Columns(queries.collect());
+        Some(Some(Box::new((question, Clause::Pivot))))
+    }
+
     fn of_query(&self, query: &mut Query) -> Option<<Self as VisitorMut>::Break> {
         let Some(LimitClause::LimitOffset { limit, offset, .. }) = &mut query.limit_clause else {
             return None;
@@ -162,18 +265,18 @@ impl Clauses {
         } else {
             return None;
         };
-        if let Some(answer) = self.answer {
+        if let Some(Answer::Number(answer)) = &self.answer {
             let number = answer.map(|rows| Expr::value(Value::Number(rows.to_string(), false)));
             match (clause, number, offset.as_mut()) {
                 (Clause::Limit, number, _) => *limit = number,
                 (Clause::Offset, Some(number), Some(offset)) => offset.value = number,
-                (Clause::Offset, ..) => *offset = None,
+                (Clause::Offset | Clause::Pivot, ..) => *offset = None,
             }
             return Some(None);
         }
         let value = match clause {
             Clause::Limit => limit.clone()?,
-            Clause::Offset => offset.as_ref()?.value.clone(),
+            Clause::Offset | Clause::Pivot => offset.as_ref()?.value.clone(),
         };
         let question = match percentage(&value) {
             None => Question::Value(Box::new(self.within(selects(value)))),
@@ -214,6 +317,84 @@ impl Clauses {
         }
         query
     }
+}
+
+fn is_open_pivot(factor: &TableFactor) -> bool {
+    matches!(
+        factor,
+        TableFactor::Pivot {
+            value_source: PivotValueSource::Any(_),
+            ..
+        }
+    )
+}
+
+/// The columns of a PIVOT: the values that its queries yield, every one of a column with every one of the next.
+async fn columns(scope: &Scope, queries: &[Query]) -> Result<Vec<ExprWithAlias>> {
+    let mut found: Vec<(Vec<Expr>, String)> = vec![(Vec::new(), String::new())];
+    for query in queries {
+        let mut values = Vec::new();
+        for (value, label) in all(scope, query).await? {
+            let literal = parse::literal(&value).ok_or_else(|| {
+                Error::unsupported(format!(
+                    "PIVOT without a list of values by a column of type {} is not supported",
+                    value.data_type()
+                ))
+            })?;
+            values.push((literal, label));
+        }
+        if found.len().saturating_mul(values.len()) > MAX_PIVOTED {
+            return Err(Error::new(
+                SqlState::StatementTooComplex,
+                format!("PIVOT makes more than {MAX_PIVOTED} columns"),
+            ));
+        }
+        found = found
+            .iter()
+            .flat_map(|(before, name)| {
+                values.iter().map(move |(value, label)| {
+                    let mut several = before.clone();
+                    several.push(value.clone());
+                    let name = match before.is_empty() {
+                        true => label.clone(),
+                        false => format!("{name}_{label}"),
+                    };
+                    (several, name)
+                })
+            })
+            .collect();
+    }
+    Ok(found
+        .into_iter()
+        .filter_map(|(mut values, name)| {
+            let expr = match values.len() {
+                1 => values.pop()?,
+                _ => Expr::Tuple(values),
+            };
+            Some(ExprWithAlias {
+                expr,
+                alias: Some(Ident::with_quote('"', name)),
+            })
+        })
+        .collect())
+}
+
+/// The values that a query yields, and their texts.
+async fn all(scope: &Scope, query: &Query) -> Result<Vec<(ScalarValue, String)>> {
+    let plan = scope.plan(query, None)?;
+    let physical = scope.physical(&plan).await?;
+    let mut rows = scope.stream(physical);
+    let mut found = Vec::new();
+    while let Some(batch) = rows.next().await {
+        let batch = batch?;
+        let labels = cast(batch.column(1), &DataType::Utf8)?;
+        let labels = arrow::array::AsArray::as_string::<i32>(&labels);
+        for (row, label) in labels.iter().enumerate() {
+            let value = ScalarValue::try_from_array(batch.column(0), row)?;
+            found.push((value, label.unwrap_or_default().to_owned()));
+        }
+    }
+    Ok(found)
 }
 
 /// Whether only data tell what a clause asks for.
@@ -296,7 +477,7 @@ fn whole(value: &ScalarValue, clause: Clause) -> Result<Option<u64>> {
             SqlState::InvalidRowCountInLimit,
             "LIMIT must not be negative",
         ),
-        Clause::Offset => Error::new(
+        Clause::Offset | Clause::Pivot => Error::new(
             SqlState::InvalidRowCountInOffset,
             "OFFSET must not be negative",
         ),

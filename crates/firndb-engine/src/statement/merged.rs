@@ -464,6 +464,19 @@ pub(super) fn listed(
             .into());
         }
     }
+    if let Some(item) = replaced
+        .iter()
+        .find(|item| left_out.contains(&item.column_name.value))
+    {
+        return Err(Error::new(
+            SqlState::SyntaxError,
+            format!(
+                "column \"{}\" is in both the EXCLUDE and the REPLACE list",
+                item.column_name.value
+            ),
+        )
+        .into());
+    }
     Ok(outputs
         .iter()
         .filter(|output| !left_out.contains(&output.name))

@@ -29,13 +29,16 @@ mod pivot;
 mod plain;
 mod positional;
 mod query;
+mod rowids;
 mod scope;
 mod sequences;
 pub mod single_row;
 mod sorted;
 mod syntax;
 mod unnest;
+mod whole_rows;
 mod wild;
+mod wild_names;
 
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast;
@@ -71,6 +74,22 @@ pub(crate) async fn run(work: &mut Work<'_>, command: &Command) -> Result<Outcom
     let context = work.context;
     let statement = match command {
         Command::Nothing(tag) => return Ok(Outcome::done(tag)),
+        Command::AlterSequence(alter) => {
+            context.check_writable("ALTER SEQUENCE")?;
+            return ddl::alter_sequence(work, alter);
+        }
+        Command::SetConstraints(names, deferred) => {
+            context.deferred.set(
+                names.as_deref(),
+                *deferred,
+                &context.catalog,
+                &context.transaction,
+            )?;
+            return Ok(Outcome::done("SET CONSTRAINTS"));
+        }
+        Command::SetVariable(..) | Command::ResetVariable(_) => {
+            return Err(Error::internal("variables are the session's"));
+        }
         Command::Summarize(query) => return describe::summarize(context, query).await,
         Command::Sql(statement) => statement.as_ref(),
     };
@@ -79,6 +98,10 @@ pub(crate) async fn run(work: &mut Work<'_>, command: &Command) -> Result<Outcom
             if let Some(into) = select_into(query) {
                 context.check_writable("SELECT INTO")?;
                 return ddl::select_into(work, query, &into).await;
+            }
+            if dml::writes_within(query) {
+                context.check_writable("a write in WITH")?;
+                return dml::run_with_writes(context, query).await;
             }
             if dml::is_write(query) {
                 context.check_writable("a write after WITH")?;
@@ -129,7 +152,23 @@ pub(crate) async fn run(work: &mut Work<'_>, command: &Command) -> Result<Outcom
             describe::databases()
         }
         // Statistics are kept as data changes.
-        ast::Statement::Analyze(_) => Ok(Outcome::done("ANALYZE")),
+        ast::Statement::Analyze(analyze) => {
+            if let Some(name) = &analyze.table_name {
+                let entry = context.table(name)?;
+                for column in &analyze.columns {
+                    if entry.column(&column.value).is_none() {
+                        return Err(Error::new(
+                            SqlState::UndefinedColumn,
+                            format!(
+                                "column \"{}\" of relation \"{name}\" does not exist",
+                                column.value
+                            ),
+                        ));
+                    }
+                }
+            }
+            Ok(Outcome::done("ANALYZE"))
+        }
         other => ddl::run(work, other).await,
     }
 }

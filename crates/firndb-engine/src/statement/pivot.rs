@@ -10,6 +10,7 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
+use arrow::datatypes::DataType;
 use datafusion::common::Result;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::logical_expr::planner::RelationPlannerContext;
@@ -19,7 +20,9 @@ use datafusion::sql::sqlparser::ast::{
     TableFactor, TableWithJoins, Value, visit_expressions,
 };
 
+use super::merged::Output;
 use super::syntax::{bare_query, no_rows, select_from};
+use super::wild;
 use crate::parse::{GROUPS, call};
 use crate::{Error, SqlState};
 
@@ -183,9 +186,6 @@ struct Pivot<'a> {
 
 impl Pivot<'_> {
     fn select(&self, table: &TableFactor, columns: &[String]) -> Result<SetExpr> {
-        let [by] = self.by else {
-            return Err(refused("PIVOT over several columns is not supported"));
-        };
         if self.values.len().saturating_mul(self.aggregates.len()) > MAX_COLUMNS {
             return Err(Error::new(
                 SqlState::StatementTooComplex,
@@ -194,7 +194,7 @@ impl Pivot<'_> {
             .into());
         }
         let aggregates = self.aggregates.iter().map(|aggregate| &aggregate.expr);
-        let used = named(aggregates.chain([by]));
+        let used = named(aggregates.chain(self.by));
         let groups: Vec<Expr> = match self.groups {
             Some(groups) => groups.to_vec(),
             None => columns
@@ -220,7 +220,7 @@ impl Pivot<'_> {
                     (None, _) => format!("{label}_{}", aggregate.expr),
                 };
                 items.push(SelectItem::ExprWithAlias {
-                    expr: filtered(&aggregate.expr, by, &value.expr)?,
+                    expr: filtered(&aggregate.expr, self.by, &value.expr)?,
                     alias: quoted(&name),
                 });
             }
@@ -239,17 +239,32 @@ fn text(value: &Expr) -> String {
             Value::SingleQuotedString(text) => text.clone(),
             other => other.to_string(),
         },
+        Expr::Identifier(name) => name.value.clone(),
         other => other.to_string(),
     }
 }
 
 /// An aggregate of the rows of one value.
-fn filtered(aggregate: &Expr, by: &Expr, value: &Expr) -> Result<Expr> {
+fn filtered(aggregate: &Expr, by: &[Expr], value: &Expr) -> Result<Expr> {
     let Expr::Function(function) = aggregate else {
         return Err(Error::new(SqlState::SyntaxError, "PIVOT takes calls of aggregates").into());
     };
     let mut function = function.clone();
-    let equal = Expr::IsNotDistinctFrom(Box::new(by.clone()), Box::new(value.clone()));
+    let values = match (by, value) {
+        ([_], value) => std::slice::from_ref(value),
+        (_, Expr::Tuple(values)) if values.len() == by.len() => values.as_slice(),
+        _ => return Err(refused("PIVOT over several columns takes a value for each")),
+    };
+    let equal = by
+        .iter()
+        .zip(values)
+        .map(|(by, value)| Expr::IsNotDistinctFrom(Box::new(by.clone()), Box::new(value.clone())))
+        .reduce(|all, next| Expr::BinaryOp {
+            left: Box::new(all),
+            op: BinaryOperator::And,
+            right: Box::new(next),
+        })
+        .ok_or_else(|| refused("PIVOT takes a column"))?;
     function.filter = Some(Box::new(match function.filter.take() {
         Some(filter) => Expr::BinaryOp {
             left: filter,
@@ -261,6 +276,31 @@ fn filtered(aggregate: &Expr, by: &Expr, value: &Expr) -> Result<Expr> {
     Ok(Expr::Function(function))
 }
 
+/// The columns of a list, each that COLUMNS stands for by itself.
+fn listed(given: &[ExprWithAlias], columns: &[String]) -> Result<Vec<ExprWithAlias>> {
+    let outputs: Vec<Output> = columns
+        .iter()
+        .map(|name| Output {
+            name: name.clone(),
+            value: identifier(name),
+            merged: false,
+            data_type: DataType::Null,
+        })
+        .collect();
+    let mut listed = Vec::with_capacity(given.len());
+    for column in given {
+        match wild::columns_meant(&column.expr, &outputs)? {
+            Some(meant) => listed.extend(
+                meant
+                    .into_iter()
+                    .map(|expr| ExprWithAlias { expr, alias: None }),
+            ),
+            None => listed.push(column.clone()),
+        }
+    }
+    Ok(listed)
+}
+
 fn unpivot(
     table: &TableFactor,
     columns: &[String],
@@ -269,6 +309,7 @@ fn unpivot(
     unpivoted: &[ExprWithAlias],
     nulls: bool,
 ) -> Result<SetExpr> {
+    let unpivoted = &listed(unpivoted, columns)?;
     let used = named(unpivoted.iter().map(|column| &column.expr));
     let labels = unpivoted.iter().map(|column| {
         let label = match &column.alias {

@@ -3,6 +3,7 @@
 //! ```text
 //! SELECT min(COLUMNS(*))        ─▶  SELECT min(t.a) AS "min(a)", min(t.b) AS "min(b)"
 //! SELECT COLUMNS('a|b') + 1     ─▶  the columns whose names the pattern is found in
+//! SELECT COLUMNS(2)             ─▶  the second column
 //! WHERE COLUMNS(*) > 0          ─▶  WHERE t.a > 0 AND t.b > 0
 //! SELECT s.*                    ─▶  SELECT t.s['x'] AS x, t.s['y'] AS y
 //! ```
@@ -10,7 +11,6 @@
 use std::ops::ControlFlow;
 
 use arrow::array::StringArray;
-use arrow::compute::regexp_is_match_scalar;
 use arrow::datatypes::DataType;
 use datafusion::common::Result;
 use datafusion::sql::sqlparser::ast::{
@@ -20,6 +20,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::merged::{Output, columns_of, listed};
+use super::wild_names;
 use crate::{Error, SqlState};
 
 /// The name of the call that stands for columns.
@@ -27,7 +28,9 @@ const COLUMNS: &str = "columns";
 
 /// Whether a SELECT has wildcards that only its columns tell.
 pub(super) fn concerns(select: &Select) -> bool {
-    let renames = |options: &WildcardAdditionalOptions| options.opt_rename.is_some();
+    let renames = |options: &WildcardAdditionalOptions| {
+        options.opt_rename.is_some() || options.opt_replace.is_some()
+    };
     let item = |item: &SelectItem| match item {
         SelectItem::Wildcard(options) => renames(options),
         SelectItem::QualifiedWildcard(
@@ -245,6 +248,17 @@ fn repeated(
     Ok(columns.iter().map(one).collect())
 }
 
+/// The columns that an expression means, if it is a call of COLUMNS.
+pub(super) fn columns_meant(expr: &Expr, outputs: &[Output]) -> Result<Option<Vec<Expr>>> {
+    match columns_call(expr) {
+        Some(_) => {
+            let meant = meant(expr, outputs)?;
+            Ok(Some(meant.into_iter().map(|column| column.value).collect()))
+        }
+        None => Ok(None),
+    }
+}
+
 /// The columns that a call of COLUMNS means.
 fn meant(call: &Expr, outputs: &[Output]) -> Result<Vec<Output>> {
     let usage = || {
@@ -283,9 +297,15 @@ fn meant(call: &Expr, outputs: &[Output]) -> Result<Vec<Output>> {
                 .collect()
         }
         FunctionArgExpr::Expr(Expr::Value(value)) => match &value.value {
-            Value::SingleQuotedString(pattern) => matching(pattern, outputs)?,
+            Value::SingleQuotedString(pattern) => {
+                kept(outputs, &wild_names::matching(pattern, &named(outputs))?)
+            }
+            Value::Number(digits, _) => vec![numbered(digits, outputs)?],
             _ => return Err(usage().into()),
         },
+        FunctionArgExpr::Expr(Expr::Lambda(lambda)) => {
+            kept(outputs, &wild_names::fits(lambda, &named(outputs))?)
+        }
         FunctionArgExpr::Expr(expr) => {
             let names = names(expr).ok_or_else(usage)?;
             let column = |name: &String| {
@@ -333,18 +353,36 @@ fn names(expr: &Expr) -> Option<Vec<String>> {
     }
 }
 
-fn matching(pattern: &str, outputs: &[Output]) -> Result<Vec<Output>> {
-    let names: StringArray = outputs
+fn named(outputs: &[Output]) -> StringArray {
+    outputs
         .iter()
         .map(|output| Some(output.name.as_str()))
-        .collect();
-    let fits = regexp_is_match_scalar(&names, pattern, None)?;
-    Ok(outputs
+        .collect()
+}
+
+fn kept(outputs: &[Output], fits: &[bool]) -> Vec<Output> {
+    outputs
         .iter()
-        .zip(fits.iter())
-        .filter(|(_, fits)| *fits == Some(true))
+        .zip(fits)
+        .filter(|(_, fits)| **fits)
         .map(|(output, _)| output.clone())
-        .collect())
+        .collect()
+}
+
+/// The column of a number, from 1.
+fn numbered(digits: &str, outputs: &[Output]) -> crate::Result<Output> {
+    let place = digits.parse::<usize>().ok();
+    place
+        .and_then(|place| outputs.get(place.checked_sub(1)?).cloned())
+        .ok_or_else(|| {
+            Error::new(
+                SqlState::InvalidColumnReference,
+                format!(
+                    "column #{digits} is out of range: FROM has {} columns",
+                    outputs.len()
+                ),
+            )
+        })
 }
 
 /// Puts a value in the place of a call.

@@ -32,9 +32,8 @@ impl Drop for Folder {
 
 fn session() -> Session {
     let config = Config {
-        memory_limit: None,
         threads: Some(2),
-        temp_directory: None,
+        ..Config::default()
     };
     Database::open(config).unwrap().connect().unwrap()
 }

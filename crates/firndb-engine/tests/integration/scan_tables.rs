@@ -137,6 +137,13 @@ async fn frozen_morsels_are_shared_and_changed_ones_copied() {
     see(&context, &table, &reader, false);
     let plan = analyzed(&context, "SELECT a, s FROM t").await;
     assert!(metric(&plan, "morsels_shared") >= 8, "{plan}");
+    let blocks = table.blocks().len();
+    let (shared, copied) = (
+        metric(&plan, "blocks_shared"),
+        metric(&plan, "blocks_copied"),
+    );
+    assert_eq!(shared + copied, blocks, "{plan}");
+    assert!(shared >= 8, "{plan}");
     let writer = storage.begin(Isolation::Snapshot);
     let _statement = writer.begin_statement();
     see(&context, &table, &writer, true);
@@ -153,6 +160,7 @@ async fn frozen_morsels_are_shared_and_changed_ones_copied() {
     see(&context, &table, &reader, false);
     let plan = analyzed(&context, "SELECT a, s FROM t").await;
     assert!(metric(&plan, "morsels_copied") >= 1, "{plan}");
+    assert!(metric(&plan, "blocks_copied") >= 1, "{plan}");
     let rest = longs(&query(&context, "SELECT a FROM t LIMIT 6").await, 0);
     assert_eq!(rest, [0, 1, 2, 3, 4, 6]);
 }

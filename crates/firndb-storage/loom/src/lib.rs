@@ -7,6 +7,14 @@ use loom::sync::atomic::{AtomicPtr, AtomicU64};
 #[path = "../../src/protocol/mod.rs"]
 pub mod protocol;
 
+/// Where the trees of indexes are.
+pub mod index {
+    pub use super::tree;
+}
+
+#[path = "../../src/index/tree/mod.rs"]
+pub mod tree;
+
 use protocol::{Atomics, Pointer, Word};
 
 /// The atomics of loom.
@@ -16,6 +24,7 @@ pub struct Model;
 impl Atomics for Model {
     type Word = AtomicU64;
     type Pointer<T> = AtomicPtr<T>;
+    const SPINS: usize = 1;
     fn fence(order: Ordering) {
         loom::sync::atomic::fence(order);
     }

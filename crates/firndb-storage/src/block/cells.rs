@@ -259,6 +259,26 @@ impl Cells {
         }
     }
 
+    /// The lengths of the views of the first `rows` rows; none of other cells.
+    pub(crate) fn view_lengths(&self, rows: usize) -> Vec<u32> {
+        match self {
+            Cells::W128(cells) => cells[..rows]
+                .iter()
+                .map(|cell| cell[0].load(Relaxed) as u32)
+                .collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Loads views of rows from `row` on; nothing of other cells.
+    pub(crate) fn load_views(&self, row: usize, into: &mut [[u64; 2]]) {
+        if let Cells::W128(cells) = self {
+            for (into, cell) in into.iter_mut().zip(&cells[row..]) {
+                *into = [cell[0].load(Relaxed), cell[1].load(Relaxed)];
+            }
+        }
+    }
+
     /// Copies the values of `rows`.
     pub(crate) fn copy(&self, rows: &Rows<'_>) -> CellCopy {
         macro_rules! copy {

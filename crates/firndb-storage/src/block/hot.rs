@@ -173,9 +173,14 @@ impl HotColumn {
         self.cells.load_bytes(row, into);
     }
 
-    /// Copies the cells of rows as they are in place, and nothing of their validity.
-    pub(crate) fn copy_cells(&self, rows: &Rows<'_>) -> CellCopy {
-        self.cells.copy(rows)
+    /// The lengths of the views of the first rows, whether they are valid or not.
+    pub(crate) fn view_lengths(&self, rows: usize) -> Vec<u32> {
+        self.cells.view_lengths(rows)
+    }
+
+    /// Loads views from `row` on, and nothing of their validity.
+    pub(crate) fn load_views(&self, row: usize, into: &mut [[u64; 2]]) {
+        self.cells.load_views(row, into);
     }
 
     /// Copies the validity of the first `rows` rows.

@@ -3,22 +3,23 @@
 //! Values of fixed width, strings and bytes go from the cells to their place in the extent in one pass; anything else by way of arrays. Of a block that a writer takes back,
 //! whatever is copied is not published: its place in the extent is filled with zeros and goes unused.
 //!
-//! Strings are read twice: first the views of all blocks, which tell how much room they need, then the bytes. Between the two no pin is held. The views are followed
-//! only after the column was found freezing again under a pin: then no writer had come, and what they lead to lives as long as that pin.
+//! Strings are read twice: first the lengths of all blocks' values, which tell how much room they need, then, a run at a time, the views and their bytes. Between the
+//! two no pin is held. Views are followed only after the column was found freezing when they had been loaded, under the same pin: then no writer had come
+//! since the lengths were counted, and what the views lead to lives as long as that pin.
 
 use arrow::array::{ArrayRef, new_null_array};
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow::datatypes::DataType;
 
 use super::gather::Freezing;
-use crate::Result;
 use crate::block::QuietRows;
-use crate::block::cells::{CellCopy, Physical, Rows};
+use crate::block::cells::Physical;
 use crate::block::heap::{HeapReader, view_length, view_place};
 use crate::block::hot::HotColumn;
 use crate::frozen::FrozenColumn;
 use crate::frozen::build::{Cells, Texts, build_cells, build_column, build_texts};
 use crate::relation::{ColumnInfo, Relation};
+use crate::{Error, Result};
 
 /// The column at a position of the blocks' hot columns.
 pub(super) fn build(
@@ -101,38 +102,33 @@ fn build_bytes(
     info: &ColumnInfo,
 ) -> Result<FrozenColumn> {
     let mut pieces = Vec::with_capacity(blocks.len());
-    let mut values = Vec::with_capacity(blocks.len());
+    let mut lengths = Vec::with_capacity(blocks.len());
     for block in blocks.iter_mut() {
         let rows = &block.rows;
         let loaded = (!block.preempted)
             .then(|| {
-                block.load_column(relation, position, |hot| {
-                    let views = match hot.copy_cells(&Rows::First(rows.rows)) {
-                        CellCopy::W128(views) => views,
-                        _ => Vec::new(),
-                    };
-                    (nulls(hot, rows), views)
-                })
+                let load = |hot: &HotColumn| (nulls(hot, rows), hot.view_lengths(rows.rows));
+                block.load_column(relation, position, load, |loaded, _, _| loaded)
             })
             .flatten()
-            .filter(|(_, views)| views.len() == rows.rows);
+            .filter(|(_, lengths)| lengths.len() == rows.rows);
         block.preempted |= loaded.is_none();
-        let (nulls, views) = loaded.unwrap_or_else(|| (None, vec![[0; 2]; rows.rows]));
-        let mut lengths: Vec<u32> = views.iter().map(|&view| view_length(view) as u32).collect();
+        let (nulls, mut of_rows) = loaded.unwrap_or_else(|| (None, vec![0; rows.rows]));
         if let Some(nulls) = &nulls {
             let is_null = |row: &usize| nulls.is_null(*row);
-            (0..lengths.len())
+            (0..of_rows.len())
                 .filter(is_null)
-                .for_each(|row| lengths[row] = 0);
+                .for_each(|row| of_rows[row] = 0);
         }
-        values.push(Views { views, lengths });
+        lengths.push(of_rows);
         pieces.push((block.rows.rows, nulls));
     }
     let mut texts = BlockTexts {
         relation,
         blocks,
         position,
-        values,
+        lengths,
+        views: Vec::new(),
     };
     // SAFETY: hot columns of type Utf8 are filled from string arrays only, and what is copied of one that is freezing was not being written; zeros in the place of
     // one that was are UTF-8 too.
@@ -147,43 +143,60 @@ fn build_bytes(
     }
 }
 
-/// The views of a block's rows.
-struct Views {
-    views: Vec<[u64; 2]>,
-    /// Of each value, 0 for null.
-    lengths: Vec<u32>,
-}
+/// Views that are loaded at a time: the nearest cache holds them.
+const VIEWS: usize = 1024;
 
 /// The strings of one column.
 struct BlockTexts<'a> {
     relation: &'a Relation,
     blocks: &'a mut [Freezing],
     position: usize,
-    values: Vec<Views>,
+    /// Of each value of each block, 0 for null.
+    lengths: Vec<Vec<u32>>,
+    /// Those that are loaded at a time.
+    views: Vec<[u64; 2]>,
 }
 
 impl Texts for BlockTexts<'_> {
     fn lengths(&self, piece: usize) -> &[u32] {
-        &self.values[piece].lengths
+        &self.lengths[piece]
     }
 
     fn load(&mut self, piece: usize, rows: std::ops::Range<usize>, into: &mut [u8]) {
-        let block = &mut self.blocks[piece];
-        let values = &self.values[piece];
-        let (views, lengths) = (&values.views[rows.clone()], &values.lengths[rows]);
-        let loaded = !block.preempted
-            && block
-                .with_column(self.relation, self.position, |hot, pin| {
-                    hot.heap().map(|heap| {
-                        let mut reader = heap.reader(pin);
-                        copy_values(&mut reader, views, lengths, into)
+        let mut rest = into;
+        let mut from = rows.start;
+        while from < rows.end {
+            let to = rows.end.min(from + VIEWS);
+            let lengths = &self.lengths[piece][from..to];
+            let bytes = lengths.iter().map(|&length| length as usize).sum();
+            let (into, others) = rest.split_at_mut(bytes);
+            rest = others;
+            let block = &mut self.blocks[piece];
+            let copied = (!block.preempted)
+                .then(|| {
+                    let mut views = std::mem::take(&mut self.views);
+                    views.resize(to - from, [0; 2]);
+                    let load = |hot: &HotColumn| {
+                        hot.load_views(from, &mut views);
+                        views
+                    };
+                    block.load_column(self.relation, self.position, load, |views, hot, pin| {
+                        let copied = hot.heap().is_some_and(|heap| {
+                            copy_values(&mut heap.reader(pin), &views, lengths, into).is_ok()
+                        });
+                        (copied, views)
                     })
                 })
-                .flatten()
-                .is_some_and(|copied| copied.is_ok());
-        if !loaded {
-            block.preempted = true;
-            into.fill(0);
+                .flatten();
+            let copied = copied.is_some_and(|(copied, views)| {
+                self.views = views;
+                copied
+            });
+            if !copied {
+                block.preempted = true;
+                into.fill(0);
+            }
+            from = to;
         }
     }
 }
@@ -193,22 +206,32 @@ fn copy_values(
     reader: &mut HeapReader<'_, '_>,
     views: &[[u64; 2]],
     lengths: &[u32],
-    mut into: &mut [u8],
+    into: &mut [u8],
 ) -> Result<()> {
+    let mut at = 0;
     for (&view, &length) in views.iter().zip(lengths) {
+        let length = length as usize;
         if length == 0 {
             continue;
         }
-        let (place, rest) = std::mem::take(&mut into).split_at_mut(length as usize);
-        into = rest;
-        if view_place(view).is_some() {
-            copy_long(reader.bytes(view)?, place);
-        } else {
-            let mut inline = [0; 16];
-            inline[..8].copy_from_slice(&view[0].to_le_bytes());
-            inline[8..].copy_from_slice(&view[1].to_le_bytes());
-            place.copy_from_slice(&inline[4..4 + place.len()]);
+        // The column was freezing all the time, so this is what was counted.
+        if view_length(view) != length || at + length > into.len() {
+            return Err(Error::Internal(
+                "a value that changed while it froze".into(),
+            ));
         }
+        if view_place(view).is_some() {
+            copy_long(reader.bytes(view)?, &mut into[at..at + length]);
+        } else {
+            // Behind the length; what is too much is overwritten by the next values.
+            let inline = u128::from(view[0] >> 32) | u128::from(view[1]) << 32;
+            let inline = inline.to_le_bytes();
+            match into[at..].first_chunk_mut::<16>() {
+                Some(place) => *place = inline,
+                None => into[at..at + length].copy_from_slice(&inline[..length]),
+            }
+        }
+        at += length;
     }
     Ok(())
 }

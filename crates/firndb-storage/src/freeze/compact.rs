@@ -161,6 +161,15 @@ fn move_all(
         Some(mut writer) => move_rows(&transaction, &mut writer, plan).is_ok(),
         None => false,
     };
+    if done && collector.resources().durable.get().is_some() {
+        let (relation, resources) = (Arc::clone(relation), Arc::clone(collector.resources()));
+        let moves = plan.moves.clone();
+        transaction.at_commit(Box::new(move || {
+            if let Some(durable) = resources.durable.get() {
+                durable.note_moves(&relation, &moves);
+            }
+        }));
+    }
     if !done || !transaction.commit_alone(PATIENCE) {
         return false;
     }
@@ -256,7 +265,7 @@ fn move_chunk(writer: &mut Writer<'_>, moves: &[(Slot, Slot)]) -> Result<()> {
         let keys = index.keys_in_place(target, &Rows::At(&taken), &pin)?;
         for ((key, &left), &taken) in keys.into_iter().zip(&left).zip(&taken) {
             writer.leave_key(index, key.clone(), slot(from, left as usize));
-            writer.add_key(index, key, slot(to, taken as usize))?;
+            writer.add_key(index, key, slot(to, taken as usize), &pin)?;
         }
     }
     Ok(())

@@ -41,7 +41,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 type Way = (Arc<ColumnInfo>, Address);
 
 /// A block whose hot columns are cooling.
-struct Cooling {
+pub(super) struct Cooling {
     number: u32,
     columns: Vec<Way>,
 }
@@ -72,20 +72,22 @@ impl Freezing {
     }
 
     /// As [`with_column`](Self::with_column); `None` too if a writer came while `load` loaded. Whatever he may have stored, we see that he came, as a reader sees his
-    /// record.
-    pub(super) fn load_column<R>(
+    /// record. What was loaded is looked at under the same pin.
+    pub(super) fn load_column<L, R>(
         &self,
         relation: &Relation,
         position: usize,
-        load: impl FnOnce(&HotColumn) -> R,
+        load: impl FnOnce(&HotColumn) -> L,
+        look: impl FnOnce(L, &HotColumn, &Pin<'_>) -> R,
     ) -> Option<R> {
         let (info, address) = &self.columns[position];
         let pin = relation.resources.reclaimer.pin();
         let found = relation.block(self.number, &pin)?;
-        let loaded = load(found.freezing(info.number, *address, &pin)?);
+        let hot = found.freezing(info.number, *address, &pin)?;
+        let loaded = load(hot);
         let _settled = settle::<Standard>();
         found.freezing(info.number, *address, &pin)?;
-        Some(loaded)
+        Some(look(loaded, hot, &pin))
     }
 
     /// The values of a column as an array; `None` if a writer came.
@@ -148,7 +150,7 @@ pub(super) fn gather(relation: &Relation, blocks: &[u32]) -> Visit {
 }
 
 /// Waits until every operation has ended that ran before `epoch` ended.
-fn await_epoch(reclaimer: &Reclaimer, epoch: u64) -> bool {
+pub(super) fn await_epoch(reclaimer: &Reclaimer, epoch: u64) -> bool {
     let begun = Instant::now();
     let mut nap = Duration::from_micros(20);
     while reclaimer.passed() < epoch {
@@ -184,7 +186,7 @@ fn postpone(relation: &Relation, number: u32, columns: &[Way], visit: &mut Visit
 }
 
 /// Announces what is to be frozen.
-fn cool(relation: &Relation, blocks: &[u32], visit: &mut Visit) -> Vec<Cooling> {
+pub(super) fn cool(relation: &Relation, blocks: &[u32], visit: &mut Visit) -> Vec<Cooling> {
     let infos = relation.columns();
     let mut cooling = Vec::new();
     for &number in blocks {
@@ -215,7 +217,11 @@ fn cool(relation: &Relation, blocks: &[u32], visit: &mut Visit) -> Vec<Cooling> 
 }
 
 /// Goes on with the blocks that have no versions. Whoever began to write before the announcement has ended.
-fn freeze(relation: &Relation, cooling: Vec<Cooling>, visit: &mut Visit) -> Vec<Freezing> {
+pub(super) fn freeze(
+    relation: &Relation,
+    cooling: Vec<Cooling>,
+    visit: &mut Visit,
+) -> Vec<Freezing> {
     let mut freezing = Vec::new();
     for Cooling { number, columns } in cooling {
         let pin = relation.resources.reclaimer.pin();
@@ -321,7 +327,7 @@ fn build_and_publish(relation: &Relation, mut blocks: Vec<Freezing>, visit: &mut
 }
 
 /// The extent; `None` if writers came to most of the blocks.
-fn build(relation: &Relation, blocks: &mut [Freezing]) -> Result<Option<Arc<Extent>>> {
+pub(super) fn build(relation: &Relation, blocks: &mut [Freezing]) -> Result<Option<Arc<Extent>>> {
     let infos: Vec<Arc<ColumnInfo>> = blocks[0]
         .columns
         .iter()
@@ -349,7 +355,12 @@ fn build(relation: &Relation, blocks: &mut [Freezing]) -> Result<Option<Arc<Exte
 }
 
 /// Swaps the pointers of the blocks to their rows of the extent.
-fn publish(relation: &Relation, blocks: &[Freezing], extent: &Arc<Extent>, visit: &mut Visit) {
+pub(super) fn publish(
+    relation: &Relation,
+    blocks: &[Freezing],
+    extent: &Arc<Extent>,
+    visit: &mut Visit,
+) {
     let reclaimer = &relation.resources.reclaimer;
     let mut first_row = 0;
     for block in blocks {

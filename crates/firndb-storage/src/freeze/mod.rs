@@ -27,6 +27,8 @@
 mod columns;
 mod compact;
 mod gather;
+#[cfg(test)]
+mod gather_tests;
 mod rewrite;
 mod select;
 

@@ -15,6 +15,7 @@ use arrow::datatypes::{DataType, SchemaRef};
 use arrow::error::ArrowError;
 use parking_lot::Mutex;
 
+use super::adopt::adopt;
 use super::bytes::{copy_bytes, heap_bytes};
 pub(crate) use super::cells::{CellPieces, Cells, Texts};
 use super::cells::{copy_cells, copy_texts};
@@ -66,6 +67,9 @@ pub(crate) fn build_formatted(
         let field = schema.field(column);
         let pieces = pieces(field.data_type(), batches, &extents[extent], column)?;
         let target = Target { arena, lane };
+        if let Some(column) = adopt(&target, &pieces, strings[column])? {
+            return Ok(column);
+        }
         formatted(&target, copy_caught(&target, &pieces)?, strings[column])
     };
     let bytes: usize = batches.iter().map(RecordBatch::get_array_memory_size).sum();
@@ -250,6 +254,17 @@ impl Target<'_> {
         statistics: Statistics,
     ) -> FrozenColumn {
         FrozenColumn::new(self.arena, self.lane, array, bytes, statistics)
+    }
+
+    /// The column of a stored type over an array of it in some format.
+    pub(super) fn column_of(
+        &self,
+        stored: DataType,
+        array: ArrayRef,
+        bytes: usize,
+        statistics: Statistics,
+    ) -> FrozenColumn {
+        FrozenColumn::of_type(self.arena, self.lane, stored, array, bytes, statistics)
     }
 }
 

@@ -12,6 +12,7 @@ use arrow::datatypes::DataType;
 use super::column::Statistics;
 use super::distinct::{DistinctSketch, hash_bytes};
 use super::form::Form;
+use super::run_extremes::RunExtremes;
 use super::zone::{BytesBounds, ZONE_ROWS};
 use crate::Result;
 
@@ -29,6 +30,7 @@ pub(super) struct BytesStatistics<'a> {
     /// Rows of the zone that is being filled.
     zone_rows: usize,
     zone: Option<Extremes<'a>>,
+    run: RunExtremes,
     whole: Option<Extremes<'a>>,
 }
 
@@ -56,6 +58,7 @@ impl<'a> BytesStatistics<'a> {
             row: 0,
             zone_rows: 0,
             zone: None,
+            run: RunExtremes::default(),
             whole: None,
         }
     }
@@ -83,14 +86,21 @@ impl<'a> BytesStatistics<'a> {
     /// Adds a run of rows that fits the zone: values of these lengths one behind the other, nulls without bytes.
     pub(super) fn add_run(&mut self, heap: &'a [u8], lengths: &[u32], nulls: Option<&NullBuffer>) {
         let is_valid = |row: usize| nulls.is_none_or(|nulls| nulls.is_valid(row));
-        let mut start = 0;
-        for (row, &length) in lengths.iter().enumerate() {
-            let end = start + length as usize;
-            if is_valid(row) {
+        if nulls.is_none() {
+            for (row, start, end) in self.run.of(heap, lengths).into_iter().flatten() {
                 let (prefix, _) = ends_within(heap, start, end);
                 self.add_extremes(prefix, &heap[start..end], self.row + row as u32);
             }
-            start = end;
+        } else {
+            let mut start = 0;
+            for (row, &length) in lengths.iter().enumerate() {
+                let end = start + length as usize;
+                if is_valid(row) {
+                    let (prefix, _) = ends_within(heap, start, end);
+                    self.add_extremes(prefix, &heap[start..end], self.row + row as u32);
+                }
+                start = end;
+            }
         }
         let begun = Instant::now();
         let mut start = 0;

@@ -66,7 +66,8 @@ impl FrozenColumn {
         Self::of_type(arena, lane, stored, array, bytes, statistics)
     }
 
-    fn of_type(
+    /// As [`new`](Self::new), with strings in some format.
+    pub(super) fn of_type(
         arena: &Arc<Arena>,
         lane: usize,
         stored: DataType,
@@ -339,8 +340,8 @@ impl FrozenColumn {
         let views = self.build_views(offsets, heap)?;
         let heap = vec![heap.clone()];
         let built: ArrayRef = match &self.stored {
-            // SAFETY: the views lie within the heap, which is the one of the string array: each is the UTF-8 of a value of it.
             DataType::Utf8 => {
+                // SAFETY: the views lie within the heap, which is the one of the string array: each is the UTF-8 of a value of it.
                 Arc::new(unsafe { StringViewArray::new_unchecked(views, heap, self.nulls()) })
             }
             // SAFETY: as above, of bytes.

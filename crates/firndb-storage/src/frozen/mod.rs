@@ -15,11 +15,12 @@
 //! After *Mainlining Databases*, section 4 (the frozen state of a block); an extent is column-major over
 //! many blocks, so that a column of it is one array and one mapping.
 //!
-//! Modules: [`build`] drives the copy of one extent after another; `source` says what foreign types are
+//! Modules: [`build`] drives the copy of one extent after another; `adopt` takes memory that is the arena's already; `source` says what foreign types are
 //! taken for a stored one; `fixed`, `bytes`, `nested` copy a column of such values, and on the way compute
 //! [`zone`] bounds, the [`distinct`] sketch and the extremes; `cells` does so for what hot blocks hold; [`strings`] has the formats that
 //! strings can have beyond the first; [`column`] shows the result.
 
+mod adopt;
 pub mod build;
 mod bytes;
 mod bytes_statistics;
@@ -31,6 +32,7 @@ mod extremes;
 mod fixed;
 pub mod form;
 mod nested;
+mod run_extremes;
 #[cfg(test)]
 mod samples;
 mod source;

@@ -4,7 +4,6 @@
 //! as the columns do one after the other (Arrow's row format). SQL's equality is made the keys' equality:
 //! -0.0 becomes 0.0, and every NaN the same one. A row with a NULL in its key has no key where keys are unique, and one otherwise.
 
-use std::cmp::Ordering;
 use std::sync::Arc;
 
 use arrow::array::types::*;
@@ -174,7 +173,7 @@ impl KeyEncoder {
     }
 
     /// How a key column orders.
-    pub(super) fn order(&self, column: usize) -> SortOptions {
+    pub(crate) fn order(&self, column: usize) -> SortOptions {
         self.order.get(column).copied().unwrap_or_default()
     }
 
@@ -209,7 +208,7 @@ impl KeyEncoder {
     }
 
     /// Whether the keys are [`Key::Integer`].
-    pub(super) fn is_integer(&self) -> bool {
+    pub(crate) fn is_integer(&self) -> bool {
         self.integer
     }
 }
@@ -219,22 +218,6 @@ impl std::fmt::Debug for KeyEncoder {
         f.debug_struct("KeyEncoder")
             .field("types", &self.types)
             .finish_non_exhaustive()
-    }
-}
-
-/// Orders an entry of bytes and a slot without owning the bytes.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Probe<'a>(pub(super) &'a [u8], pub(super) u64);
-
-impl scc::Equivalent<(Arc<[u8]>, u64)> for Probe<'_> {
-    fn equivalent(&self, entry: &(Arc<[u8]>, u64)) -> bool {
-        self.1 == entry.1 && *self.0 == *entry.0
-    }
-}
-
-impl scc::Comparable<(Arc<[u8]>, u64)> for Probe<'_> {
-    fn compare(&self, entry: &(Arc<[u8]>, u64)) -> Ordering {
-        self.0.cmp(&entry.0).then(self.1.cmp(&entry.1))
     }
 }
 

@@ -8,6 +8,7 @@ pub mod key;
 mod range;
 #[cfg(test)]
 mod tests;
+pub mod tree;
 pub mod unique;
 
 pub use key::{Key, KeyEncoder};

@@ -6,17 +6,16 @@
 //!
 //! Entries are read a piece at a time, each piece found from the last entry of the one before: nothing of the tree is held in between.
 
-use std::cmp::Ordering;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef};
-use scc::{Comparable, Guard, TreeIndex};
 
-use super::key::Probe;
-use super::unique::Tree;
+use super::tree::{Bytes, BytesProbe, Edge, Kind};
+use super::unique::{Entries, Tree};
 use super::{Key, KeyEncoder, UniqueIndex};
 use crate::Result;
+use crate::reclaim::Pin;
 use crate::slot::Slot;
 
 /// A range of an index's keys, by values of one row each in the key columns' types.
@@ -205,74 +204,81 @@ fn successor(mut bytes: Vec<u8>) -> Option<Vec<u8>> {
 }
 
 impl UniqueIndex {
-    /// Some of the first entries in key order (the NULLs of a number last), or of the last ones with `reverse`, beyond the entry `after`: of those that are
-    /// there during the whole call none is left out between the ones given, maybe some come that come or go meanwhile. About `most`; none when there are no more.
+    /// The first entries in key order (the NULLs of a number last), or the last ones with `reverse`, beyond the entry `after`. Of those that are
+    /// there during the whole call none is left out between the ones given, maybe some come that come or go meanwhile. Up to `most`; none when there are no more.
     pub fn entries(
         &self,
         bounds: &Bounds,
         reverse: bool,
         after: Option<&(Key, Slot)>,
         most: usize,
+        pin: &Pin<'_>,
     ) -> Vec<(Key, Slot)> {
-        let guard = Guard::new();
         match (&self.tree, &bounds.interval) {
-            (Tree::Integer(tree, nulls), &Interval::Integer(least, greatest)) => {
-                let numbers = |most: usize| {
+            (Tree::Number(tree, nulls), &Interval::Integer(least, greatest)) => {
+                let numbers = |most: usize, found: &mut Vec<(Key, Slot)>| {
                     let after = match after {
                         Some((Key::Integer(number), slot)) => Some((*number, slot.0)),
                         _ => None,
                     };
-                    let (from, to) = beyond((least, 0), (greatest, u64::MAX), after, reverse);
-                    piece(tree, from, to, reverse, most, &guard)
-                        .into_iter()
-                        .map(|entry| (Key::Integer(entry.0), Slot(entry.1)))
+                    if least <= greatest {
+                        let ends = (Edge::Before((least, 0)), Edge::After((greatest, u64::MAX)));
+                        let number = |raw: &[u64; 2]| (Key::Integer(raw[0]), Slot(raw[1]));
+                        piece(
+                            tree,
+                            beyond(ends, after, reverse),
+                            reverse,
+                            most,
+                            found,
+                            number,
+                            pin,
+                        );
+                    }
                 };
-                let unknown = |most: usize| {
+                let unknown = |most: usize, found: &mut Vec<(Key, Slot)>| {
                     let after = match after {
-                        Some((Key::Null, slot)) => Some(slot.0),
+                        Some((Key::Null, slot)) => Some((0, slot.0)),
                         _ => None,
                     };
-                    let (from, to) = beyond(0, u64::MAX, after, reverse);
-                    let most = if bounds.nulls { most } else { 0 };
-                    piece(nulls, from, to, reverse, most, &guard)
-                        .into_iter()
-                        .map(|slot| (Key::Null, Slot(*slot)))
+                    if let Some(nulls) = nulls.get().filter(|_| bounds.nulls) {
+                        let ends = beyond((Edge::Least, Edge::Greatest), after, reverse);
+                        let null = |raw: &[u64; 2]| (Key::Null, Slot(raw[1]));
+                        piece(nulls, ends, reverse, most, found, null, pin);
+                    }
                 };
                 let mut found: Vec<(Key, Slot)> = Vec::new();
                 if reverse {
                     if !matches!(after, Some((Key::Integer(_), _))) {
-                        found.extend(unknown(most));
+                        unknown(most, &mut found);
                     }
-                    if found.is_empty() {
-                        found.extend(numbers(most));
-                    }
+                    numbers(most - found.len(), &mut found);
                 } else {
                     if !matches!(after, Some((Key::Null, _))) {
-                        found.extend(numbers(most));
+                        numbers(most, &mut found);
                     }
-                    if found.is_empty() {
-                        found.extend(unknown(most));
-                    }
+                    unknown(most - found.len(), &mut found);
                 }
                 found
             }
             (Tree::Bytes(tree), Interval::Bytes(from, before)) => {
-                let mut from = Bound::Included(Probe(from, 0));
-                let mut to = match before {
-                    Some(before) => Bound::Excluded(Probe(before, 0)),
-                    None => Bound::Unbounded,
+                let from = Edge::Before(BytesProbe::new(from, 0));
+                let to = match before {
+                    Some(before) => Edge::Before(BytesProbe::new(before, 0)),
+                    None => Edge::Greatest,
                 };
-                match after {
-                    Some((Key::Bytes(bytes), slot)) if reverse => {
-                        to = Bound::Excluded(Probe(bytes, slot.0));
-                    }
-                    Some((Key::Bytes(bytes), slot)) => from = Bound::Excluded(Probe(bytes, slot.0)),
-                    _ => {}
-                }
-                piece(tree, from, to, reverse, most, &guard)
-                    .into_iter()
-                    .map(|entry| (Key::Bytes(Arc::clone(&entry.0)), Slot(entry.1)))
-                    .collect()
+                let after = match after {
+                    Some((Key::Bytes(bytes), slot)) => Some(BytesProbe::new(bytes, slot.0)),
+                    _ => None,
+                };
+                let mut found = Vec::new();
+                let entry = |raw: &[u64; 3]| {
+                    // SAFETY: found under the pin.
+                    let probe = unsafe { <Bytes as Kind>::probe(raw) };
+                    (Key::Bytes(probe.bytes.into()), Slot(probe.slot))
+                };
+                let ends = beyond((from, to), after, reverse);
+                piece(tree, ends, reverse, most, &mut found, entry, pin);
+                found
             }
             _ => Vec::new(),
         }
@@ -280,146 +286,29 @@ impl UniqueIndex {
 }
 
 /// An interval of entries, or what of it lies beyond an entry.
-fn beyond<T>(least: T, greatest: T, after: Option<T>, reverse: bool) -> (Bound<T>, Bound<T>) {
+fn beyond<'a, K: Kind>(
+    (from, to): (Edge<'a, K>, Edge<'a, K>),
+    after: Option<K::Probe<'a>>,
+    reverse: bool,
+) -> (Edge<'a, K>, Edge<'a, K>) {
     match after {
-        Some(after) if reverse => (Bound::Included(least), Bound::Excluded(after)),
-        Some(after) => (Bound::Excluded(after), Bound::Included(greatest)),
-        None => (Bound::Included(least), Bound::Included(greatest)),
+        Some(after) if reverse => (from, Edge::Before(after)),
+        Some(after) => (Edge::After(after), to),
+        None => (from, to),
     }
 }
 
-/// About `most` entries at one end of an interval.
-///
-/// Against the order the tree may leave entries out while others change it, so that way it is only asked where to begin.
-fn piece<'g, K, Q>(
-    tree: &'g TreeIndex<K, ()>,
-    from: Bound<Q>,
-    to: Bound<Q>,
+/// Appends up to `most` entries at one end of an interval.
+fn piece<K: Kind>(
+    tree: &Entries<K>,
+    ends: (Edge<'_, K>, Edge<'_, K>),
     reverse: bool,
     most: usize,
-    guard: &'g Guard,
-) -> Vec<&'g K>
-where
-    K: 'static + Clone + Ord,
-    Q: Comparable<K> + Compare + Copy,
-{
-    if most == 0 || Q::crossed(&from, &to) {
-        return Vec::new();
-    }
-    if !reverse {
-        return ascending(tree, from, to, most, guard);
-    }
-    let last: Vec<&K> = tree
-        .range::<Q, _>((from, to), guard)
-        .rev()
-        .map(|(entry, ())| entry)
-        .take(most)
-        .collect();
-    let mut found = match last.last() {
-        Some(begin) if last.len() == most => from_entry(tree, begin, to, guard),
-        _ => ascending(tree, from, to, usize::MAX, guard),
-    };
-    found.reverse();
-    found
-}
-
-/// The entries from one on, up to a bound.
-fn from_entry<'g, K, Q>(
-    tree: &'g TreeIndex<K, ()>,
-    begin: &K,
-    to: Bound<Q>,
-    guard: &'g Guard,
-) -> Vec<&'g K>
-where
-    K: 'static + Clone + Ord,
-    Q: Comparable<K> + Copy,
-{
-    tree.range::<K, _>((Bound::Included(begin), Bound::Unbounded), guard)
-        .map(|(entry, ())| entry)
-        .take_while(|entry| is_within(&to, entry))
-        .collect()
-}
-
-/// The first entries of an interval in order.
-pub(super) fn ascending<'g, K, Q>(
-    tree: &'g TreeIndex<K, ()>,
-    from: Bound<Q>,
-    to: Bound<Q>,
-    most: usize,
-    guard: &'g Guard,
-) -> Vec<&'g K>
-where
-    K: 'static + Clone + Ord,
-    Q: Comparable<K> + Copy,
-{
-    let range = || -> Vec<&K> {
-        tree.range::<Q, _>((from, to), guard)
-            .map(|(entry, ())| entry)
-            .take(most)
-            .collect()
-    };
-    let found = range();
-    if !found.is_empty() {
-        return found;
-    }
-    // A range gives nothing, too, when the tree's first leaf has lost all its entries and not been unlinked yet, or the root was just replaced.
-    let is_after = |entry: &K| match &from {
-        Bound::Included(from) => from.compare(entry).is_le(),
-        Bound::Excluded(from) => from.compare(entry).is_lt(),
-        Bound::Unbounded => true,
-    };
-    match tree.iter(guard).next() {
-        None => Vec::new(),
-        Some((first, ())) if is_after(first) => tree
-            .iter(guard)
-            .map(|(entry, ())| entry)
-            .skip_while(|entry| !is_after(entry))
-            .take_while(|entry| is_within(&to, entry))
-            .take(most)
-            .collect(),
-        Some(_) => range(),
-    }
-}
-
-fn is_within<K, Q: Comparable<K>>(to: &Bound<Q>, entry: &K) -> bool {
-    match to {
-        Bound::Included(to) => to.compare(entry).is_ge(),
-        Bound::Excluded(to) => to.compare(entry).is_gt(),
-        Bound::Unbounded => true,
-    }
-}
-
-/// Bounds of entries that compare with each other.
-trait Compare: Sized {
-    fn compare_with(&self, other: &Self) -> Ordering;
-
-    /// Whether nothing lies between two bounds.
-    fn crossed(from: &Bound<Self>, to: &Bound<Self>) -> bool {
-        match (from, to) {
-            (Bound::Included(from), Bound::Included(to)) => from.compare_with(to).is_gt(),
-            (
-                Bound::Included(from) | Bound::Excluded(from),
-                Bound::Included(to) | Bound::Excluded(to),
-            ) => from.compare_with(to).is_ge(),
-            _ => false,
-        }
-    }
-}
-
-impl Compare for (u64, u64) {
-    fn compare_with(&self, other: &Self) -> Ordering {
-        self.cmp(other)
-    }
-}
-
-impl Compare for u64 {
-    fn compare_with(&self, other: &Self) -> Ordering {
-        self.cmp(other)
-    }
-}
-
-impl Compare for Probe<'_> {
-    fn compare_with(&self, other: &Self) -> Ordering {
-        (self.0, self.1).cmp(&(other.0, other.1))
-    }
+    found: &mut Vec<(Key, Slot)>,
+    entry: impl Fn(&K::Raw) -> (Key, Slot),
+    pin: &Pin<'_>,
+) {
+    let mut raws = Vec::new();
+    tree.scan(ends, reverse, most, &mut raws, pin);
+    found.extend(raws.iter().map(entry));
 }

@@ -247,20 +247,35 @@ fn a_key_has_the_slots_that_were_added_in_order() {
             .flatten()
             .collect();
         for slot in [9, 0, u64::MAX, 4] {
-            assert!(index.insert(&keys[1], Slot(slot)).expect("memory"));
+            assert!(
+                index
+                    .insert(&keys[1], Slot(slot), &index.pin())
+                    .expect("memory")
+            );
         }
-        assert!(index.insert(&keys[0], Slot(5)).expect("memory"));
-        assert!(!index.insert(&keys[0], Slot(5)).expect("memory"));
-        assert_eq!(index.slots(&keys[0]), [Slot(5)]);
+        assert!(
+            index
+                .insert(&keys[0], Slot(5), &index.pin())
+                .expect("memory")
+        );
+        assert!(
+            !index
+                .insert(&keys[0], Slot(5), &index.pin())
+                .expect("memory")
+        );
+        assert_eq!(index.slots(&keys[0], &index.pin()), [Slot(5)]);
         assert_eq!(
-            index.slots(&keys[1]),
+            index.slots(&keys[1], &index.pin()),
             [Slot(0), Slot(4), Slot(9), Slot(u64::MAX)]
         );
-        assert_eq!(index.slots(&keys[2]), []);
+        assert_eq!(index.slots(&keys[2], &index.pin()), []);
         assert_eq!(index.len(), 5);
-        assert!(index.remove(&keys[1], Slot(4)));
-        assert!(!index.remove(&keys[1], Slot(4)));
-        assert_eq!(index.slots(&keys[1]), [Slot(0), Slot(9), Slot(u64::MAX)]);
+        assert!(index.remove(&keys[1], Slot(4), &index.pin()));
+        assert!(!index.remove(&keys[1], Slot(4), &index.pin()));
+        assert_eq!(
+            index.slots(&keys[1], &index.pin()),
+            [Slot(0), Slot(9), Slot(u64::MAX)]
+        );
         assert_eq!(index.len(), 4);
     }
 }
@@ -268,19 +283,23 @@ fn a_key_has_the_slots_that_were_added_in_order() {
 #[test]
 fn an_index_is_counted_and_limited_by_the_budget() {
     let encoder = KeyEncoder::new(&[DataType::Int64]).expect("an encoder");
-    let budget = Budget::new(Some(1_000));
+    let budget = Budget::new(Some(10_000));
     let index = UniqueIndex::new(&encoder, &budget);
     let mut added = 0;
     let error = loop {
-        match index.insert(&Key::Integer(added), Slot(added)) {
+        match index.insert(&Key::Integer(added), Slot(added), &index.pin()) {
             Ok(_) => added += 1,
             Err(error) => break error,
         }
     };
     assert!(matches!(error, Error::OutOfMemory { .. }));
     assert_eq!(index.len(), added as usize);
-    assert!(index.remove(&Key::Integer(0), Slot(0)));
-    assert!(index.insert(&Key::Integer(0), Slot(7)).expect("room again"));
+    assert!(index.remove(&Key::Integer(0), Slot(0), &index.pin()));
+    assert!(
+        index
+            .insert(&Key::Integer(0), Slot(7), &index.pin())
+            .expect("room again")
+    );
     drop(index);
     assert_eq!(budget.usage().index, 0);
 }
@@ -300,9 +319,9 @@ fn of_two_writers_of_a_key_one_finds_the_other() {
                 for round in 0..ROUNDS {
                     barrier.wait();
                     index
-                        .insert(&Key::Integer(round), Slot(writer))
+                        .insert(&Key::Integer(round), Slot(writer), &index.pin())
                         .expect("memory");
-                    let slots = index.slots(&Key::Integer(round));
+                    let slots = index.slots(&Key::Integer(round), &index.pin());
                     assert!(slots.contains(&Slot(writer)));
                     found.fetch_add(slots.len() - 1, Ordering::Relaxed);
                     barrier.wait();
@@ -335,7 +354,7 @@ fn concurrent_writers_leave_what_each_of_them_did() {
             let reader = scope.spawn(|| {
                 while !done.load(Ordering::Acquire) {
                     for key in &keys {
-                        let slots = index.slots(key);
+                        let slots = index.slots(key, &index.pin());
                         assert!(slots.is_sorted());
                     }
                 }
@@ -355,15 +374,17 @@ fn concurrent_writers_leave_what_each_of_them_did() {
                             let slot = (state >> 45) % 50 * THREADS + thread;
                             let name = &keys[key as usize];
                             if state >> 63 == 0 {
-                                let added = index.insert(name, Slot(slot)).expect("memory");
+                                let added = index
+                                    .insert(name, Slot(slot), &index.pin())
+                                    .expect("memory");
                                 assert_eq!(added, model.insert((key, slot)));
                             } else {
                                 assert_eq!(
-                                    index.remove(name, Slot(slot)),
+                                    index.remove(name, Slot(slot), &index.pin()),
                                     model.remove(&(key, slot))
                                 );
                             }
-                            let mine = index.slots(name).contains(&Slot(slot));
+                            let mine = index.slots(name, &index.pin()).contains(&Slot(slot));
                             assert_eq!(mine, model.contains(&(key, slot)));
                         }
                         model
@@ -386,7 +407,7 @@ fn concurrent_writers_leave_what_each_of_them_did() {
                 .filter(|entry| entry.0 == number as u64)
                 .map(|entry| Slot(entry.1))
                 .collect();
-            assert_eq!(index.slots(key), expected);
+            assert_eq!(index.slots(key, &index.pin()), expected);
         }
     }
 }

@@ -1,116 +1,152 @@
 //! The concurrent ordered multimap behind PRIMARY KEY, UNIQUE and CREATE INDEX.
 //!
-//! A B+ tree without latches on reads (`scc::TreeIndex`) over pairs of key and slot. Being in the set is all that an
+//! A [B+ tree](super::tree) over pairs of key and slot. Being in the set is all that an
 //! entry says, so adding and taking away an entry are atomic by themselves. A writer that adds its entry first
 //! and then reads the key's slots finds every other writer of the key that did so before it, or is found by it:
 //! this makes the uniqueness check of concurrent transactions sound.
+//!
+//! The budget counts the nodes of the trees and the keys in them.
 
-use std::ops::Bound;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use scc::{Guard, TreeIndex};
+use parking_lot::Mutex;
 
-use super::key::Probe;
-use super::range::ascending;
+use super::tree::{self, Bytes, BytesProbe, Edge, Garbage, Host, Kind, Number};
 use crate::Result;
 use crate::index::{Key, KeyEncoder};
-use crate::memory::{Budget, Kind};
+use crate::memory::{self, Budget};
+use crate::protocol::Standard;
+use crate::reclaim::{Pin, Reclaimer};
 use crate::slot::Slot;
+
+/// Words of a node: with its head a kibibyte.
+const NODE: usize = 125;
+
+pub(super) type Entries<K> = tree::Tree<Standard, K, NODE>;
 
 /// A concurrent ordered multimap from keys to slots. Every method takes `&self` and may be called from many threads.
 pub struct UniqueIndex {
     pub(super) tree: Tree,
-    budget: Arc<Budget>,
     entries: AtomicUsize,
-    /// What the budget was charged.
-    bytes: AtomicUsize,
+    space: Space,
 }
 
+#[derive(Debug)]
 pub(super) enum Tree {
-    /// Numbers with their slots, and the slots of NULLs.
-    Integer(TreeIndex<(u64, u64), ()>, TreeIndex<u64, ()>),
-    Bytes(TreeIndex<(Arc<[u8]>, u64), ()>),
+    /// Numbers with their slots, and the slots of NULLs, if there ever were any.
+    Number(Entries<Number>, OnceLock<Entries<Number>>),
+    Bytes(Entries<Bytes>),
 }
-
-/// Estimated bytes of an entry: the pair, its share of half-empty leaves and inner nodes.
-const ENTRY_BYTES: usize = 32;
-/// Estimated bytes of a key of its own: counts, allocation.
-const KEY_BYTES: usize = 40;
 
 impl UniqueIndex {
-    /// An empty index over the keys of `encoder`.
+    /// An empty index over the keys of `encoder`, with epochs of its own.
     pub fn new(encoder: &KeyEncoder, budget: &Arc<Budget>) -> Self {
+        Self::within(encoder, budget, &Arc::new(Reclaimer::new()))
+    }
+
+    /// An empty index over the keys of `encoder`.
+    pub(crate) fn within(
+        encoder: &KeyEncoder,
+        budget: &Arc<Budget>,
+        reclaimer: &Arc<Reclaimer>,
+    ) -> Self {
+        let space = Space {
+            budget: Arc::clone(budget),
+            reclaimer: Arc::clone(reclaimer),
+            bytes: AtomicUsize::new(0),
+            dead: Mutex::default(),
+        };
+        space.add(Entries::<Number>::NODE);
         let tree = if encoder.is_integer() {
-            Tree::Integer(TreeIndex::new(), TreeIndex::new())
+            Tree::Number(Entries::new(), OnceLock::new())
         } else {
-            Tree::Bytes(TreeIndex::new())
+            Tree::Bytes(Entries::new())
         };
         Self {
             tree,
-            budget: Arc::clone(budget),
             entries: AtomicUsize::new(0),
-            bytes: AtomicUsize::new(0),
+            space,
         }
+    }
+
+    /// What every call needs: proof that nothing is freed meanwhile. Held for one storage operation.
+    pub fn pin(&self) -> Pin<'_> {
+        self.space.reclaimer.pin()
     }
 
     /// Adds an entry; `false` if it was there. `OutOfMemory` when the budget does not allow it.
     ///
     /// A key that another encoder made is never found and never added.
-    pub fn insert(&self, key: &Key, slot: Slot) -> Result<bool> {
-        let bytes = entry_bytes(key);
-        self.budget.try_charge(Kind::Index, bytes)?;
+    pub fn insert(&self, key: &Key, slot: Slot, pin: &Pin<'_>) -> Result<bool> {
         // Counted before it can be found, and so before it can be removed.
         self.entries.fetch_add(1, Ordering::Relaxed);
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let space = &self.space;
         let added = match (&self.tree, key) {
-            (Tree::Integer(tree, _), Key::Integer(number)) => {
-                tree.insert_sync((*number, slot.0), ()).is_ok()
+            (Tree::Number(tree, _), Key::Integer(number)) => {
+                tree.insert((*number, slot.0), space, pin)
             }
-            (Tree::Integer(_, nulls), Key::Null) => nulls.insert_sync(slot.0, ()).is_ok(),
+            (Tree::Number(_, nulls), Key::Null) => {
+                let made = || {
+                    space.add(Entries::<Number>::NODE);
+                    Entries::new()
+                };
+                nulls.get_or_init(made).insert((0, slot.0), space, pin)
+            }
             (Tree::Bytes(tree), Key::Bytes(bytes)) => {
-                tree.insert_sync((Arc::clone(bytes), slot.0), ()).is_ok()
+                let probe = BytesProbe::new(bytes, slot.0);
+                let owned = Bytes::bytes(probe);
+                space.reserve(owned).and_then(|()| {
+                    let added = tree.insert(probe, space, pin);
+                    if !matches!(added, Ok(true)) {
+                        space.give_back(owned);
+                    }
+                    added
+                })
             }
-            _ => false,
+            _ => Ok(false),
         };
-        if !added {
-            self.uncount(bytes);
+        if !matches!(added, Ok(true)) {
+            self.entries.fetch_sub(1, Ordering::Relaxed);
         }
-        Ok(added)
+        added
     }
 
     /// Takes an entry away; `false` if it was not there.
-    pub fn remove(&self, key: &Key, slot: Slot) -> bool {
+    pub fn remove(&self, key: &Key, slot: Slot, pin: &Pin<'_>) -> bool {
+        let space = &self.space;
         let removed = match (&self.tree, key) {
-            (Tree::Integer(tree, _), Key::Integer(number)) => tree.remove_sync(&(*number, slot.0)),
-            (Tree::Integer(_, nulls), Key::Null) => nulls.remove_sync(&slot.0),
-            (Tree::Bytes(tree), Key::Bytes(bytes)) => tree.remove_sync(&Probe(bytes, slot.0)),
+            (Tree::Number(tree, _), Key::Integer(number)) => {
+                tree.remove((*number, slot.0), space, pin)
+            }
+            (Tree::Number(_, nulls), Key::Null) => nulls
+                .get()
+                .is_some_and(|nulls| nulls.remove((0, slot.0), space, pin)),
+            (Tree::Bytes(tree), Key::Bytes(bytes)) => {
+                tree.remove(BytesProbe::new(bytes, slot.0), space, pin)
+            }
             _ => false,
         };
         if removed {
-            self.uncount(entry_bytes(key));
+            self.entries.fetch_sub(1, Ordering::Relaxed);
         }
         removed
     }
 
     /// The slots of a key in ascending order: every entry that is there during the whole call, maybe some that come or go meanwhile.
-    pub fn slots(&self, key: &Key) -> Vec<Slot> {
-        let guard = Guard::new();
+    #[inline]
+    pub fn slots(&self, key: &Key, pin: &Pin<'_>) -> Vec<Slot> {
         match (&self.tree, key) {
-            (Tree::Integer(_, nulls), Key::Null) => {
-                nulls.iter(&guard).map(|(slot, ())| Slot(*slot)).collect()
+            (Tree::Number(tree, _), Key::Integer(number)) => {
+                slots_between(tree, (*number, 0), (*number, u64::MAX), pin)
             }
-            (Tree::Integer(tree, _), Key::Integer(number)) => {
-                let from = Bound::Included((*number, 0));
-                let to = Bound::Included((*number, u64::MAX));
-                let found = ascending(tree, from, to, usize::MAX, &guard);
-                found.into_iter().map(|entry| Slot(entry.1)).collect()
-            }
+            (Tree::Number(_, nulls), Key::Null) => match nulls.get() {
+                Some(nulls) => slots_between(nulls, (0, 0), (0, u64::MAX), pin),
+                None => Vec::new(),
+            },
             (Tree::Bytes(tree), Key::Bytes(bytes)) => {
-                let from = Bound::Included(Probe(bytes, 0));
-                let to = Bound::Included(Probe(bytes, u64::MAX));
-                let found = ascending(tree, from, to, usize::MAX, &guard);
-                found.into_iter().map(|entry| Slot(entry.1)).collect()
+                let end = |slot: u64| BytesProbe::new(bytes, slot);
+                slots_between(tree, end(0), end(u64::MAX), pin)
             }
             _ => Vec::new(),
         }
@@ -126,17 +162,28 @@ impl UniqueIndex {
         self.len() == 0
     }
 
-    fn uncount(&self, bytes: usize) {
-        self.entries.fetch_sub(1, Ordering::Relaxed);
-        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
-        self.budget.release(Kind::Index, bytes);
+    /// Bytes of its nodes and keys.
+    pub fn bytes(&self) -> usize {
+        self.space.bytes.load(Ordering::Relaxed)
     }
 }
 
-impl Drop for UniqueIndex {
-    fn drop(&mut self) {
-        self.budget.release(Kind::Index, *self.bytes.get_mut());
+#[inline]
+fn slots_between<K: Kind>(
+    tree: &Entries<K>,
+    from: K::Probe<'_>,
+    to: K::Probe<'_>,
+    pin: &Pin<'_>,
+) -> Vec<Slot> {
+    let mut slots = Vec::new();
+    if tree.slots_in_leaf(from, to, &mut slots, pin).is_none() {
+        slots.clear();
+        let mut found = Vec::new();
+        let ends = (Edge::Before(from), Edge::After(to));
+        tree.scan(ends, false, usize::MAX, &mut found, pin);
+        slots.extend(found.iter().map(tree::Words::slot));
     }
+    slots.into_iter().map(Slot).collect()
 }
 
 impl std::fmt::Debug for UniqueIndex {
@@ -147,9 +194,98 @@ impl std::fmt::Debug for UniqueIndex {
     }
 }
 
-fn entry_bytes(key: &Key) -> usize {
-    match key {
-        Key::Integer(_) | Key::Null => ENTRY_BYTES,
-        Key::Bytes(bytes) => ENTRY_BYTES + KEY_BYTES + bytes.len(),
+/// The memory of an index.
+struct Space {
+    budget: Arc<Budget>,
+    reclaimer: Arc<Reclaimer>,
+    /// What the budget was charged.
+    bytes: AtomicUsize,
+    /// What is out of the trees and not handed to the reclaimer yet.
+    dead: Mutex<Vec<Dead>>,
+}
+
+/// Things that are handed to the reclaimer together.
+const BATCH: usize = 64;
+
+#[expect(dead_code, reason = "held to be dropped")]
+enum Dead {
+    Number(Garbage<Standard, Number, NODE>),
+    Bytes(Garbage<Standard, Bytes, NODE>),
+}
+
+impl Space {
+    fn add(&self, bytes: usize) {
+        self.budget.charge(memory::Kind::Index, bytes);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn reserve(&self, bytes: usize) -> Result<()> {
+        self.budget.try_charge(memory::Kind::Index, bytes)?;
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.budget.release(memory::Kind::Index, bytes);
+    }
+
+    fn bury(&self, dead: Dead, bytes: usize) {
+        self.give_back(bytes);
+        let mut all = self.dead.lock();
+        all.push(dead);
+        if all.len() < BATCH {
+            return;
+        }
+        let dead = std::mem::take(&mut *all);
+        drop(all);
+        self.reclaimer.retire(Box::new(move || drop(dead)));
+    }
+}
+
+impl Drop for Space {
+    fn drop(&mut self) {
+        self.budget
+            .release(memory::Kind::Index, *self.bytes.get_mut());
+    }
+}
+
+impl Host<Standard, Number, NODE> for Space {
+    type Error = crate::Error;
+
+    fn reserve(&self, bytes: usize) -> Result<()> {
+        Space::reserve(self, bytes)
+    }
+
+    fn charge(&self, bytes: usize) {
+        self.add(bytes);
+    }
+
+    fn release(&self, bytes: usize) {
+        self.give_back(bytes);
+    }
+
+    fn retire(&self, garbage: Garbage<Standard, Number, NODE>, bytes: usize) {
+        self.bury(Dead::Number(garbage), bytes);
+    }
+}
+
+impl Host<Standard, Bytes, NODE> for Space {
+    type Error = crate::Error;
+
+    fn reserve(&self, bytes: usize) -> Result<()> {
+        Space::reserve(self, bytes)
+    }
+
+    fn charge(&self, bytes: usize) {
+        self.add(bytes);
+    }
+
+    fn release(&self, bytes: usize) {
+        self.give_back(bytes);
+    }
+
+    fn retire(&self, garbage: Garbage<Standard, Bytes, NODE>, bytes: usize) {
+        self.bury(Dead::Bytes(garbage), bytes);
     }
 }

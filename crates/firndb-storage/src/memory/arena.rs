@@ -23,6 +23,7 @@
 //!   still read it; it stays counted, and goes with its segment.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -47,6 +48,8 @@ pub struct Arena {
     /// Most bytes kept idle.
     idle_limit: usize,
     pool: Mutex<Pool>,
+    /// What is shown, by address.
+    shown: Mutex<BTreeMap<usize, Weak<FrozenBytes>>>,
 }
 
 impl Arena {
@@ -59,6 +62,7 @@ impl Arena {
             page: pages::size(),
             idle_limit: (physical_memory() / 16).min(IDLE_LIMIT),
             pool: Mutex::new(Pool::default()),
+            shown: Mutex::default(),
         });
         let reclaimer: Weak<Arena> = Arc::downgrade(&arena);
         budget.register_reclaimer(reclaimer);
@@ -104,6 +108,20 @@ impl Arena {
             claim,
             owner_writes: PhantomData,
         })
+    }
+
+    /// Who owns the frozen range that a buffer lies in, and where in it that is; `None` if no such range of this arena is shown.
+    pub(crate) fn shown(&self, buffer: &Buffer) -> Option<(Arc<FrozenBytes>, usize)> {
+        let address = buffer.as_ptr().addr();
+        let shown = self.shown.lock();
+        let (&start, owner) = shown.range(..=address).next_back()?;
+        let owner = owner.upgrade();
+        // The last reference may be ours: its drop takes the lock.
+        drop(shown);
+        let owner = owner?;
+        let offset = address - start;
+        let fits = offset.checked_add(buffer.len())? <= owner.claim.len;
+        fits.then_some((owner, offset))
     }
 
     /// Takes a range back.
@@ -255,6 +273,12 @@ impl FrozenBytes {
 
 impl Drop for FrozenBytes {
     fn drop(&mut self) {
+        // Before the range is free for others. A forked child has none to give back, and its lock may be held by a thread that it has not.
+        if let Some(arena) = self.claim.arena.upgrade()
+            && std::process::id() == arena.process
+        {
+            arena.shown.lock().remove(&self.claim.address());
+        }
         if SHARED && self.forks != FORKS.load(Ordering::SeqCst) {
             self.claim.pin();
         }
@@ -280,12 +304,22 @@ impl Claim {
         self.len = 0;
     }
 
+    fn address(&self) -> usize {
+        self.segment.address(self.offset).addr().get()
+    }
+
     /// Shows the bytes, which never change from now on.
     pub(super) fn freeze(self) -> Arc<FrozenBytes> {
-        Arc::new(FrozenBytes {
+        let arena = self.arena.upgrade();
+        let address = self.address();
+        let frozen = Arc::new(FrozenBytes {
             claim: self,
             forks: FORKS.load(Ordering::SeqCst),
-        })
+        });
+        if let Some(arena) = arena {
+            arena.shown.lock().insert(address, Arc::downgrade(&frozen));
+        }
+        frozen
     }
 
     /// A failure to fill the range.

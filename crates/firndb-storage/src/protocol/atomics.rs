@@ -8,6 +8,8 @@ pub trait Atomics: Send + Sync + Sized + 'static {
     type Word: Word;
     /// A pointer.
     type Pointer<T>: Pointer<T>;
+    /// How often a short latch is looked at before a [`pause`](Self::pause).
+    const SPINS: usize;
     /// A fence.
     fn fence(order: Ordering);
     /// Called in loops that wait for another thread.
@@ -120,6 +122,7 @@ pub struct Standard;
 impl Atomics for Standard {
     type Word = AtomicU64;
     type Pointer<T> = AtomicPtr<T>;
+    const SPINS: usize = 64;
     #[inline]
     fn fence(order: Ordering) {
         std::sync::atomic::fence(order);

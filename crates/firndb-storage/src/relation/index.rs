@@ -24,9 +24,9 @@ use crate::block::cells::Rows;
 use crate::block::{Block, place};
 use crate::frozen::Form;
 use crate::index::{Key, KeyEncoder, UniqueIndex};
-use crate::memory::Budget;
 use crate::protocol::{Head, Observed, Outcome, Standard, View, settle};
 use crate::reclaim::Pin;
+use crate::resources::Resources;
 use crate::slot::Slot;
 use crate::snapshot::TransactionState;
 use crate::{Error, Result};
@@ -93,7 +93,7 @@ impl Index {
         definition: &IndexDefinition,
         columns: Vec<Arc<ColumnInfo>>,
         creator: &Arc<TransactionState>,
-        budget: &Arc<Budget>,
+        resources: &Resources,
     ) -> Result<Self> {
         let of_columns: Vec<_> = columns.iter().map(|column| column.stored.clone()).collect();
         let types = match &definition.program {
@@ -106,7 +106,11 @@ impl Index {
         };
         Ok(Self {
             name: definition.name.clone(),
-            entries: Arc::new(UniqueIndex::new(&encoder, budget)),
+            entries: Arc::new(UniqueIndex::within(
+                &encoder,
+                &resources.budget,
+                &resources.reclaimer,
+            )),
             columns,
             unique: definition.unique,
             program: definition.program.clone(),
@@ -323,14 +327,14 @@ impl Index {
         let found = place(slot)
             .and_then(|(number, row)| relation.block(number, pin).map(|block| (block, row)));
         let Some((block, row)) = found else {
-            self.entries.remove(key, slot);
+            self.entries.remove(key, slot, pin);
             return Ok(true);
         };
         if block
             .birth()
             .is_some_and(|birth| matches!(birth.outcome(pin), Outcome::Aborted(_)))
         {
-            self.entries.remove(key, slot);
+            self.entries.remove(key, slot, pin);
             return Ok(true);
         }
         let mut heads = block.versions.attach(1, pin);
@@ -351,7 +355,7 @@ impl Index {
                     if head.mark(state) {
                         let held = self.is_held(block, row, head, key, pin);
                         if matches!(held, Ok(false)) {
-                            self.entries.remove(key, slot);
+                            self.entries.remove(key, slot, pin);
                         }
                         head.unmark(state, false);
                         break held.map(|_| true);

@@ -15,6 +15,7 @@ mod moving;
 pub(crate) mod read;
 pub(crate) mod single;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -29,6 +30,7 @@ use crate::block::directory::Directory;
 use crate::block::hot::{HotColumn, row_decoder};
 use crate::block::source::Source;
 use crate::block::{Block, Column, FrozenPart, MOST_ROWS};
+use crate::durable::DurableTable;
 use crate::frozen::{Form, Strings};
 use crate::reclaim::Pin;
 use crate::resources::Resources;
@@ -129,6 +131,10 @@ pub(crate) struct Relation {
     /// Formats of strings that are asked for, by the number of their column.
     strings: RwLock<Formats>,
     indexes: RwLock<Arc<[Arc<Index>]>>,
+    /// What the database file calls it; `None` if its rows do not last.
+    durable: RwLock<Option<Arc<DurableTable>>>,
+    /// Blocks of which rows were written or moved since the last checkpoint began.
+    changed: Mutex<BTreeSet<u32>>,
 }
 
 /// Rows of which the fixed-width data is about 1 MiB.
@@ -169,6 +175,8 @@ impl Relation {
             heat: Heat::new(),
             strings: RwLock::default(),
             indexes: RwLock::new(Arc::new([])),
+            durable: RwLock::new(None),
+            changed: Mutex::default(),
         }))
     }
 
@@ -176,6 +184,25 @@ impl Relation {
         Error::Conflict {
             table: self.name.clone(),
         }
+    }
+
+    /// What the database file calls it.
+    pub(crate) fn durable(&self) -> Option<Arc<DurableTable>> {
+        self.durable.read().clone()
+    }
+
+    pub(crate) fn set_durable(&self, table: Option<Arc<DurableTable>>) {
+        *self.durable.write() = table;
+    }
+
+    /// Says that rows of blocks were written or moved.
+    pub(crate) fn note_changed(&self, blocks: impl IntoIterator<Item = u32>) {
+        self.changed.lock().extend(blocks);
+    }
+
+    /// The blocks of which that was said since the last time.
+    pub(crate) fn take_changed(&self) -> BTreeSet<u32> {
+        std::mem::take(&mut *self.changed.lock())
     }
 
     /// All columns that there ever were.

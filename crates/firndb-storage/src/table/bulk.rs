@@ -10,6 +10,7 @@ use arrow::array::RecordBatch;
 use super::Table;
 use crate::Result;
 use crate::block::{Block, Column, FrozenPart, slot};
+use crate::durable::record::runs;
 use crate::frozen::build::{build_formatted, plan_extents};
 use crate::frozen::{Extent, Form, Strings};
 use crate::relation::index::Index;
@@ -33,6 +34,7 @@ impl Table {
             rows: 0,
             enough: extents * BLOCKS * self.relation.block_rows,
             loaded: 0,
+            places: None,
         })
     }
 }
@@ -47,6 +49,8 @@ pub struct BulkInsert<'a> {
     /// Rows from which extents are built.
     enough: usize,
     loaded: u64,
+    /// Where the rows went, as runs, if somebody asks.
+    places: Option<Vec<(u64, u32)>>,
 }
 
 impl BulkInsert<'_> {
@@ -63,15 +67,34 @@ impl BulkInsert<'_> {
         Ok(())
     }
 
+    /// Remembers where rows go.
+    pub(crate) fn keep_places(&mut self) {
+        self.places = Some(Vec::new());
+    }
+
+    /// As [`finish`](Self::finish); gives the slots of the rows, in their order, as runs.
+    pub(crate) fn finish_places(mut self) -> Result<Vec<(u64, u32)>> {
+        self.complete()?;
+        Ok(self.places.unwrap_or_default())
+    }
+
     /// Writes what is left; the remainder that fills no block goes to the hot tail. Returns the number of rows loaded.
     pub fn finish(mut self) -> Result<u64> {
+        self.complete()?;
+        Ok(self.loaded)
+    }
+
+    fn complete(&mut self) -> Result<()> {
         if self.rows >= self.table.relation.block_rows {
             self.flush(true)?;
         }
         for rows in std::mem::take(&mut self.pending) {
-            self.table.insert(self.transaction, &rows)?;
+            let slots = self.table.insert(self.transaction, &rows)?;
+            if let Some(places) = &mut self.places {
+                places.extend(runs(slots.into_iter()));
+            }
         }
-        Ok(self.loaded)
+        Ok(())
     }
 
     /// Builds extents of the rows that fill blocks and appends them to the table. As long as more rows may come (not `last`), an extent that is not full
@@ -118,7 +141,7 @@ impl BulkInsert<'_> {
         self.pending = kept;
     }
 
-    fn append_extents(&self, extents: &[Arc<Extent>]) -> Result<()> {
+    fn append_extents(&mut self, extents: &[Arc<Extent>]) -> Result<()> {
         let table = self.table;
         let relation = &table.relation;
         let rows = relation.block_rows;
@@ -157,6 +180,9 @@ impl BulkInsert<'_> {
             )
         })?;
         let count = places.len() as u32;
+        if let Some(known) = &mut self.places {
+            known.extend((first..first + count).map(|block| (slot(block, 0).0, rows as u32)));
+        }
         writer.act(Action::Load(Arc::clone(relation), first, count));
         let mut number = first;
         for extent in extents {
@@ -203,9 +229,11 @@ impl BulkInsert<'_> {
                     }
                 })
                 .collect::<Result<Vec<_>>>()?;
-            for (row, key) in index.keys_of(&columns, rows)?.iter().enumerate() {
+            let keys = index.keys_of(&columns, rows)?;
+            let pin = table.pin();
+            for (row, key) in keys.iter().enumerate() {
                 if let Some(key) = key {
-                    index.entries.insert(key, slot(block, row))?;
+                    index.entries.insert(key, slot(block, row), &pin)?;
                 }
             }
         }

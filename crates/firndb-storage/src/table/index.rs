@@ -44,8 +44,8 @@ impl Table {
         }
         let columns = self.columns(&definition.columns)?;
         let mut writer = transaction.write(relation, &self.layout)?;
-        let budget = &relation.resources.budget;
-        let index = Arc::new(Index::new(definition, columns, writer.state(), budget)?);
+        let resources = &relation.resources;
+        let index = Arc::new(Index::new(definition, columns, writer.state(), resources)?);
         {
             let view = writer.view();
             for number in 0..relation.block_count() {
@@ -77,10 +77,10 @@ impl Table {
         let keys = index.keys_of(&seen.columns, seen.offsets.len())?;
         for (key, row) in keys.iter().zip(seen.offsets) {
             let Some(key) = key else { continue };
-            if index.unique && !index.entries.slots(key).is_empty() {
+            if index.unique && !index.entries.slots(key, pin).is_empty() {
                 return Err(self.violation(index, key));
             }
-            index.entries.insert(key, slot(number, row as usize))?;
+            index.entries.insert(key, slot(number, row as usize), pin)?;
         }
         Ok(())
     }
@@ -147,7 +147,12 @@ impl Table {
             let bounds = Bounds::new(&index.encoder, range)?;
             let mut after: Option<(Key, Slot)> = None;
             loop {
-                let found = index.entries.entries(&bounds, false, after.as_ref(), PIECE);
+                let found = {
+                    let pin = self.pin();
+                    index
+                        .entries
+                        .entries(&bounds, false, after.as_ref(), PIECE, &pin)
+                };
                 slots.extend(found.iter().map(|(_, slot)| *slot));
                 if slots.len() > most {
                     return Ok(None);
@@ -219,6 +224,46 @@ impl Table {
         Ok(keys.into_iter().zip(found).collect())
     }
 
+    /// A cursor over the rows of a range that come in these orders of the key's parts after `fixed` ones, which the range fixes; `None` if
+    /// the index has no such order, or is not complete for the snapshot.
+    pub fn ordered_cursor(
+        &self,
+        snapshot: &Snapshot,
+        index: &str,
+        range: &KeyRange,
+        fixed: usize,
+        orders: &[PartOrder],
+    ) -> Result<Option<IndexCursor>> {
+        let Ok(found) = self.index(index, &snapshot.view()) else {
+            return Ok(None);
+        };
+        let Some(first) = orders.first() else {
+            return Ok(None);
+        };
+        if found.encoder.is_integer() {
+            // Numbers ascend, and their NULLs stand where they are wanted.
+            let nulls_first = first.nulls_first.unwrap_or(false);
+            return match orders.len() + fixed {
+                1 => self.index_cursor(snapshot, index, range, first.descending, nulls_first),
+                _ => Ok(None),
+            };
+        }
+        let is = |reverse: bool| {
+            orders.iter().enumerate().all(|(part, order)| {
+                let own = found.encoder.order(fixed + part);
+                (own.descending != reverse) == order.descending
+                    && order
+                        .nulls_first
+                        .is_none_or(|first| (own.nulls_first != reverse) == first)
+            })
+        };
+        match (is(false), is(true)) {
+            (true, _) => self.index_cursor(snapshot, index, range, false, false),
+            (_, true) => self.index_cursor(snapshot, index, range, true, false),
+            _ => Ok(None),
+        }
+    }
+
     /// A cursor over the rows of a range in key order, or against it; `None` if the index is not complete for the snapshot. Where keys are numbers,
     /// `nulls_first` says where the NULLs come; elsewhere the index's own order does.
     pub fn index_cursor(
@@ -250,6 +295,15 @@ impl Table {
     }
 }
 
+/// How rows are to come in a part of a key.
+#[derive(Debug, Clone, Copy)]
+pub struct PartOrder {
+    /// Whether the greatest comes first.
+    pub descending: bool,
+    /// Whether NULLs come first; `None` where there are none.
+    pub nulls_first: Option<bool>,
+}
+
 /// A place in an index from which rows come in key order.
 #[derive(Debug)]
 pub struct IndexCursor {
@@ -270,7 +324,11 @@ impl IndexCursor {
                 return Ok(None);
             };
             let entries = &self.index.entries;
-            let found = entries.entries(bounds, self.reverse, self.after.as_ref(), most.max(1));
+            let found = {
+                let pin = self.table.pin();
+                let after = self.after.as_ref();
+                entries.entries(bounds, self.reverse, after, most.max(1), &pin)
+            };
             if found.is_empty() {
                 self.parts.pop();
                 self.after = None;

@@ -34,7 +34,7 @@ pub use crate::relation::layout::Layout;
 pub use crate::slot::Slot;
 pub use bulk::BulkInsert;
 pub use freezing::{BlockInfo, Freeze};
-pub use index::IndexCursor;
+pub use index::{IndexCursor, PartOrder};
 pub use scan::Scan;
 pub use single::{Moment, Reader, RowByKey, RowUpdate};
 pub use statistics::{ColumnStatistics, TableStatistics};
@@ -64,11 +64,57 @@ impl Table {
         }
     }
 
+    pub(crate) fn relation(&self) -> &Arc<Relation> {
+        &self.relation
+    }
+
+    pub(crate) fn layout(&self) -> &Arc<Layout> {
+        &self.layout
+    }
+
+    pub(crate) fn pinned(&self) -> Pin<'_> {
+        self.pin()
+    }
+
+    /// Where its commits are logged, or will be.
+    pub(crate) fn durable_storage(&self) -> Option<&Arc<crate::durable::Durable>> {
+        self.collector.resources().durable.get()
+    }
+
+    /// Says that rows were written.
+    pub(crate) fn note_changed(&self, slots: &[Slot]) {
+        let blocks = slots.iter().filter_map(|&slot| place(slot));
+        self.relation.note_changed(blocks.map(|(block, _)| block));
+    }
+
+    /// A handle whose columns have other names, or other words about them.
+    pub(crate) fn with_schema(&self, schema: SchemaRef) -> Result<Self> {
+        let types = |schema: &SchemaRef| -> Vec<_> {
+            schema
+                .fields()
+                .iter()
+                .map(|field| field.data_type().clone())
+                .collect()
+        };
+        if types(&schema) != types(self.schema()) {
+            return Err(Error::Damaged(
+                "a table's columns changed their types".into(),
+            ));
+        }
+        Ok(self.with_layout(Layout::new(schema, self.layout.columns.clone())))
+    }
+
     fn with_layout(&self, layout: Arc<Layout>) -> Self {
         Self {
             layout,
             ..self.clone()
         }
+    }
+
+    /// What the tests of the freezer look at.
+    #[cfg(test)]
+    pub(crate) fn collector(&self) -> Arc<Collector> {
+        Arc::clone(&self.collector)
     }
 
     fn pin(&self) -> Pin<'_> {
@@ -229,7 +275,7 @@ fn join(pieces: &[ArrayRef], data_type: &arrow::datatypes::DataType) -> Result<A
 }
 
 /// A batch that may have no columns.
-fn batch(schema: SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
+pub(crate) fn batch(schema: SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
     // A stored field may be declared not null while storage does not enforce it.
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
     match RecordBatch::try_new_with_options(Arc::clone(&schema), columns.clone(), &options) {

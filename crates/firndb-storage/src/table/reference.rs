@@ -50,7 +50,7 @@ impl Table {
         view: &View<'_, Standard>,
         pin: &Pin<'_>,
     ) -> Result<bool> {
-        for slot in index.entries.slots(key) {
+        for slot in index.entries.slots(key, pin) {
             if index.leads(&self.relation, key, slot, view, pin)? {
                 if self.is_leaving(index, slot, view, pin) {
                     return Err(self.relation.conflict());
@@ -104,7 +104,8 @@ impl Table {
         for key in index.encoder.encode(keys.columns())? {
             let mut slots = Vec::new();
             if let Some(key) = key {
-                for piece in index.entries.slots(&key).chunks(256) {
+                let all = index.entries.slots(&key, &self.pin());
+                for piece in all.chunks(256) {
                     let pin = self.pin();
                     for &slot in piece {
                         match index.holder(&self.relation, &key, slot, &view, &pin)? {

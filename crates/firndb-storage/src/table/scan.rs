@@ -14,12 +14,13 @@ use arrow::datatypes::{DataType, Field, Schema};
 
 use super::{Table, batch, join};
 use crate::block::cells::Rows;
-use crate::block::{Block, Column, FrozenPart, slot};
+use crate::block::{Block, Column, FrozenPart, place, slot};
 use crate::frozen::Form;
 use crate::frozen::strings::as_dictionary;
 use crate::protocol::{Standard, settle};
 use crate::reclaim::Pin;
 use crate::relation::ColumnInfo;
+use crate::slot::Slot;
 use crate::{Result, Snapshot};
 
 /// Most rows of a morsel for operators: a batch that caches hold.
@@ -153,6 +154,15 @@ enum Bound {
 }
 
 impl Scan {
+    /// The morsel that has a slot.
+    pub fn morsel_of(&self, slot: Slot) -> Option<usize> {
+        let (block, _) = place(slot)?;
+        let after = self.morsels.partition_point(|morsel| morsel.first <= block);
+        let morsel = after.checked_sub(1)?;
+        let Morsel { first, blocks, .. } = self.morsels[morsel];
+        (block - first < blocks).then_some(morsel)
+    }
+
     /// Number of morsels; each holds one block, or several frozen blocks of one extent together.
     pub fn morsels(&self) -> usize {
         self.morsels.len()

@@ -126,7 +126,7 @@ impl Table {
         let mut key = Vec::new();
         for index in self.relation.indexes().iter() {
             if !index.is_plain() {
-                writer.add_key(index, key_in_place(index, block, row, &pin)?, slot)?;
+                writer.add_key(index, key_in_place(index, block, row, &pin)?, slot, &pin)?;
                 continue;
             }
             key.clear();
@@ -143,7 +143,7 @@ impl Table {
                         .ok_or_else(|| Error::Internal("a key without cells".into()))?,
                 });
             }
-            writer.add_key(index, index.encoder.encode_cells(&key)?, slot)?;
+            writer.add_key(index, index.encoder.encode_cells(&key)?, slot, &pin)?;
         }
         Ok(slot)
     }
@@ -199,7 +199,7 @@ impl RowByKey {
         }
         let pin = self.table.pin();
         let mut staged = Staged::default();
-        for slot in self.index.entries.slots(&wanted) {
+        for slot in self.index.entries.slots(&wanted, &pin) {
             if self.stage(slot, &wanted, &view, &mut staged, &pin)? {
                 for (at, info) in self.columns.iter().enumerate().skip(key.len()) {
                     staged.cell(at, info, &pin, |cell| row.push(cell))?;
@@ -287,7 +287,7 @@ impl RowUpdate {
             if old != new {
                 changed = true;
                 writer.leave_key(index, old, slot);
-                writer.add_key(index, new, slot)?;
+                writer.add_key(index, new, slot, &pin)?;
             }
         }
         Ok(changed)

@@ -89,7 +89,7 @@ impl Table {
         view: &View<'_, Standard>,
         pin: &Pin<'_>,
     ) -> Result<()> {
-        let slots = index.entries.slots(key);
+        let slots = index.entries.slots(key, pin);
         if slots == [own] {
             return Ok(());
         }
@@ -159,7 +159,7 @@ impl Table {
         keys.iter()
             .map(|key| {
                 let Some(key) = key else { return Ok(None) };
-                for slot in index.entries.slots(key) {
+                for slot in index.entries.slots(key, &pin) {
                     if index.leads(&self.relation, key, slot, view, &pin)? {
                         return Ok(Some(slot));
                     }

@@ -60,7 +60,7 @@ impl Table {
         for index in self.relation.indexes().iter() {
             let keys = index.keys_of(&self.key_columns(index, rows)?, total)?;
             for (key, &slot) in keys.into_iter().zip(&slots) {
-                writer.add_key(index, key, slot)?;
+                writer.add_key(index, key, slot, &pin)?;
             }
         }
         Ok(slots)
@@ -170,7 +170,7 @@ impl Table {
                     if old != new {
                         let slot = slot(number, offset as usize);
                         writer.leave_key(index, old, slot);
-                        writer.add_key(index, new, slot)?;
+                        writer.add_key(index, new, slot, &pin)?;
                     }
                 }
             }

@@ -147,9 +147,10 @@ impl Writer<'_> {
         index: &Arc<Index>,
         key: Option<Key>,
         slot: Slot,
+        pin: &Pin<'_>,
     ) -> Result<()> {
         let Some(key) = key else { return Ok(()) };
-        index.entries.insert(&key, slot)?;
+        index.entries.insert(&key, slot, pin)?;
         self.note_key(index, key, slot, true);
         Ok(())
     }

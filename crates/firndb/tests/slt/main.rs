@@ -1,7 +1,8 @@
 //! Runs the sqllogictest files below `tests/slt` of the repository, each in a database of its own.
 //!
 //! Arguments are those of `cargo test`: a word runs the files whose path holds it. With `FIRNDB_SLT=<folder>` the files of that
-//! folder run instead, their column letters unchecked (other systems use them loosely). The format is described in
+//! folder run instead, their column letters unchecked (other systems use them loosely). With `FIRNDB_SLT_FILES=<folder>` the databases are files
+//! in that folder, which are opened once more at the end. The format is described in
 //! `tests/slt/README.md`.
 #![allow(clippy::unwrap_used)]
 
@@ -54,11 +55,14 @@ fn run_file(file: &Path, strict: bool) -> Result<(), Failed> {
     } else {
         Convention::DuckDb
     });
-    let database = Database::open(Config {
-        memory_limit: None,
-        threads: None,
-        temp_directory: None,
-    })?;
+    let kept = std::env::var_os("FIRNDB_SLT_FILES").map(|folder| {
+        let name = file.to_string_lossy().replace(['/', '.'], "_");
+        Path::new(&folder).join(format!("{name}.firn"))
+    });
+    let database = match &kept {
+        Some(path) => Database::open_file(path, Config::default())?,
+        None => Database::open(Config::default())?,
+    };
     let mut runner = Runner::new(|| {
         let connection = database
             .connect()
@@ -84,6 +88,12 @@ fn run_file(file: &Path, strict: bool) -> Result<(), Failed> {
         }
     }
     runner.shutdown();
+    drop(runner);
+    drop(database);
+    if let Some(path) = &kept {
+        // Closed, it opens again.
+        drop(Database::open_file(path, Config::default())?);
+    }
     Ok(())
 }
 

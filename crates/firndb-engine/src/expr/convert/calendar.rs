@@ -70,7 +70,9 @@ fn days_in_month(year: i64, month: u32) -> u32 {
 /// Reads `year-month-day[ (BC)]`, then perhaps a blank or T, a time and an offset.
 pub(super) fn parse_moment(text: &str) -> Result<Moment, Fault> {
     let mut cursor = Cursor(text.trim().as_bytes());
-    let year = cursor.number(1, 7).ok_or(Fault::Syntax)?;
+    // Year 0 is 1 BC, -1 the one before.
+    let sign = if cursor.one_of(b"-").is_some() { -1 } else { 1 };
+    let year = sign * cursor.number(1, 7).ok_or(Fault::Syntax)?;
     let separator = cursor.one_of(b"-/").ok_or(Fault::Syntax)?;
     let month = cursor.number(1, 2).ok_or(Fault::Syntax)?;
     cursor.one_of(&[separator]).ok_or(Fault::Syntax)?;
@@ -90,7 +92,7 @@ pub(super) fn parse_moment(text: &str) -> Result<Moment, Fault> {
         return Err(Fault::Syntax);
     }
     if before_christ {
-        if year == 0 {
+        if year <= 0 {
             return Err(Fault::Range);
         }
         year = 1 - year;

@@ -11,6 +11,7 @@
 mod calendar;
 mod canonical;
 mod interval;
+pub(crate) mod json;
 mod moment;
 mod nested;
 mod number;
@@ -21,7 +22,7 @@ mod text;
 use std::sync::Arc;
 
 use arrow::array::timezone::Tz;
-use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, PrimitiveArray, new_null_array};
+use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray, new_null_array};
 use arrow::datatypes::{DataType, Field};
 
 pub(crate) use calendar::{MICROS_PER_DAY, civil_from_days, days_from_civil};
@@ -97,6 +98,9 @@ pub(crate) fn convert(
     let converted = match (values.data_type(), &wanted) {
         (DataType::Null, _) => new_null_array(target.data_type(), values.len()),
         (_, DataType::Utf8View) => text::to_text(&values, source, target, how)?,
+        (DataType::Utf8View, _) if Refinement::of(source) == Refinement::Json => {
+            return from_json(&values, target, how);
+        }
         (DataType::Utf8View, _) => text::from_text(&values, target, &wanted, how)?,
         (from, to) if number::is_number(from) && number::is_number(to) => {
             number::convert(&values, to, how)?
@@ -122,13 +126,28 @@ pub(crate) fn convert(
     Ok(arrow::compute::cast(&converted, target.data_type())?)
 }
 
+/// JSON as what it holds.
+fn from_json(values: &ArrayRef, target: &Field, how: Conversion) -> Result<ArrayRef> {
+    let mut documents = Vec::with_capacity(values.len());
+    for text in values.as_string_view() {
+        documents.push(match text {
+            Some(text) => how.settle(json::parse(text))?,
+            None => None,
+        });
+    }
+    let documents: Vec<_> = documents.iter().map(Option::as_ref).collect();
+    json::read(&documents, target, how)
+}
+
 /// Whether some values of `source` convert to `target`, so that a cast can be refused when it is planned.
 pub(crate) fn check_convertible(source: &Field, target: &Field) -> Result<()> {
     let from = canonical_type(source.data_type());
     let to = canonical_type(target.data_type());
     let possible = match (&from, &to) {
         (DataType::Null, _) | (_, DataType::Utf8View) => true,
-        (DataType::Utf8View, DataType::Struct(_) | DataType::Map(_, _)) => false,
+        (DataType::Utf8View, DataType::Struct(_) | DataType::Map(_, _)) => {
+            Refinement::of(source) == Refinement::Json
+        }
         (DataType::Utf8View, _) => true,
         (DataType::BinaryView | DataType::FixedSizeBinary(_), DataType::BinaryView) => true,
         (DataType::BinaryView | DataType::FixedSizeBinary(_), DataType::FixedSizeBinary(16)) => {

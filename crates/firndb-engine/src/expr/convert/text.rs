@@ -15,7 +15,7 @@ use super::calendar::{Fault, MICROS_PER_DAY, MICROS_PER_SECOND, parse_moment, pa
 use super::number::{POWERS, with_integer, within};
 use super::parse::Parsed;
 use super::{
-    Conversion, Rule, arc, cannot_cast, interval, invalid_text, message_name, moment, nested,
+    Conversion, Rule, arc, cannot_cast, interval, invalid_text, json, message_name, moment, nested,
     out_of_range, parse, print,
 };
 use crate::types::{Refinement, TYPE_KEY};
@@ -32,17 +32,16 @@ pub(super) fn to_text(
     let texts = match values.data_type() {
         DataType::Utf8View if refinement == Refinement::None => return Ok(Arc::clone(values)),
         DataType::Utf8View => values.as_string_view().clone(),
+        _ if refinement == Refinement::Json => {
+            return Ok(Arc::new(json::texts(values, source, how)?));
+        }
         _ => print::print(values, how)?,
     };
     match refinement {
         Refinement::None | Refinement::Uuid => Ok(Arc::new(texts)),
         Refinement::Length(most, _) => limit_length(texts, most, target, how),
         Refinement::Json if Refinement::of(source) == Refinement::Json => Ok(Arc::new(texts)),
-        Refinement::Json => check(texts, how, |text| {
-            serde_json::from_str::<serde_json::Value>(text)
-                .map(|_| ())
-                .map_err(|error| invalid_text("json", text).with_detail(error.to_string()))
-        }),
+        Refinement::Json => check(texts, how, |text| json::parse(text).map(|_| ())),
         Refinement::Enum(labels) => {
             let labels: std::collections::HashSet<String> = labels.into_iter().collect();
             let name = target

@@ -204,6 +204,10 @@ fn braces_spec(characters: &mut std::iter::Peekable<std::str::Chars<'_>>) -> cra
     if characters.next_if_eq(&'.').is_some() {
         spec.precision = Some(digits(characters)?.unwrap_or(0));
     }
+    // DuckDB's `t,`: a letter for thousands, which may be any.
+    if characters.next_if_eq(&'t').is_some() {
+        spec.group = characters.next();
+    }
     match characters.next() {
         Some('}') => return Ok(spec),
         Some(kind) => spec.kind = Some(kind),

@@ -3,8 +3,10 @@
 //! A [`Shorthand`] stands for an expression: it has a type when SQL text is planned, and `super::semantics` puts the
 //! expression in its place before anything is computed.
 
+mod buckets;
 mod calendar;
 mod format;
+mod json;
 mod kernel;
 pub(super) mod lambdas;
 mod likeness;
@@ -13,7 +15,10 @@ mod maps;
 mod moments;
 mod numbers;
 mod padding;
+mod regex;
 mod series;
+mod sizes;
+mod strptime;
 mod text;
 mod to_char;
 
@@ -76,6 +81,10 @@ pub(super) fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
             padding::kernels(),
             numbers::kernels(),
             moments::kernels(),
+            buckets::kernels(),
+            strptime::kernels(),
+            regex::kernels(),
+            sizes::kernels(),
             calendar::kernels(),
             likeness::kernels(),
             maps::kernels(),
@@ -88,6 +97,7 @@ pub(super) fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
         .map(kernel::Kernel::function),
     );
     all.extend(lists::functions());
+    all.extend(json::functions());
     all.push(numbers::round());
     let renamed: [(Arc<ScalarUDF>, &[&'static str]); 8] = [
         (functions::string::upper(), &["ucase"]),
@@ -152,7 +162,6 @@ enum Form {
     Part(&'static str),
     Epoch,
     FormatTime,
-    ParseTime,
     Matches,
     Length,
     TypeOf,
@@ -181,7 +190,6 @@ impl Form {
         ("second", &[], Form::Part("second")),
         ("epoch", &[], Form::Epoch),
         ("strftime", &[], Form::FormatTime),
-        ("strptime", &[], Form::ParseTime),
         ("regexp_matches", &[], Form::Matches),
         ("len", &[], Form::Length),
         ("typeof", &["pg_typeof"], Form::TypeOf),
@@ -214,7 +222,6 @@ impl Form {
             Form::Part(_) | Form::Length => DataType::Int64,
             Form::Epoch => DataType::Float64,
             Form::FormatTime | Form::TypeOf => DataType::Utf8,
-            Form::ParseTime => DataType::Timestamp(TimeUnit::Microsecond, None),
             Form::Matches => DataType::Boolean,
             Form::If => match &types[1] {
                 DataType::Null => types[2].clone(),
@@ -231,7 +238,7 @@ impl Form {
     }
 
     fn expand(self, args: &[Expr], fields: &[FieldRef]) -> Result<Option<Expr>> {
-        use functions::{datetime, regex, unicode};
+        use functions::{datetime, regex as expressions, unicode};
         Ok(Some(match (self, args) {
             (Form::Part(part), [moment]) => cast(
                 datetime::date_part().call(vec![lit(part), moment.clone()]),
@@ -241,6 +248,14 @@ impl Form {
                 datetime::date_part().call(vec![lit("epoch"), moment.clone()]),
                 DataType::Float64,
             ),
+            // The format may come first, as in DuckDB.
+            (Form::FormatTime, [format, moment])
+                if fields[0].data_type().is_string() && fields[1].data_type().is_temporal() =>
+            {
+                let swapped = [moment.clone(), format.clone()];
+                let fields = [Arc::clone(&fields[1]), Arc::clone(&fields[0])];
+                return self.expand(&swapped, &fields);
+            }
             (Form::FormatTime, [moment, format]) if !matches!(format, Expr::Literal(_, _)) => {
                 moments::formatted(moment.clone(), format.clone())
             }
@@ -248,14 +263,8 @@ impl Form {
                 let format = rewritten(format, moments::chrono_format);
                 datetime::to_char().call(vec![moment.clone(), format])
             }
-            (Form::ParseTime, [text, format]) => cast(
-                datetime::to_timestamp_micros(&datafusion::config::ConfigOptions::default()).call(
-                    vec![text.clone(), rewritten(format, moments::chrono_pattern)],
-                ),
-                DataType::Timestamp(TimeUnit::Microsecond, None),
-            ),
             (Form::Matches, [text, pattern]) => {
-                regex::regexp_like().call(vec![text.clone(), pattern.clone()])
+                expressions::regexp_like().call(vec![text.clone(), pattern.clone()])
             }
             (Form::Length, [value]) if fields[0].data_type().is_list() => cast(
                 datafusion::functions_nested::expr_fn::array_length(value.clone()),

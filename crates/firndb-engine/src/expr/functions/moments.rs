@@ -9,8 +9,7 @@ use arrow::array::{
 };
 use arrow::compute::{CastOptions, cast, cast_with_options};
 use arrow::datatypes::{
-    DataType, Field, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, TimeUnit,
-    TimestampMicrosecondType,
+    DataType, Field, IntervalMonthDayNano, IntervalUnit, TimeUnit, TimestampMicrosecondType,
 };
 use chrono::DateTime;
 use datafusion::common::Result;
@@ -18,7 +17,7 @@ use datafusion::logical_expr::{ColumnarValue, Expr, ScalarFunctionArgs};
 
 use super::kernel::{Kernel, Takes};
 use super::unit;
-use crate::expr::convert::{MICROS_PER_DAY, NANOS_PER_MICRO, civil_from_days, days_from_civil};
+use crate::expr::convert::{MICROS_PER_DAY, NANOS_PER_MICRO, civil_from_days};
 use crate::types::UTC;
 use crate::{Error, SqlState};
 
@@ -93,27 +92,6 @@ pub(super) fn kernels() -> Vec<Kernel> {
             },
         },
         Kernel {
-            name: "time_bucket",
-            aliases: &[],
-            takes: &[Any, Stamp],
-            arguments: (2, 2),
-            yields: |types| matches!(types[0], DataType::Interval(_) | DataType::Null).then(stamp),
-            run: |args| {
-                let widths = cast(&args[0], &DataType::Interval(IntervalUnit::MonthDayNano))?;
-                let widths = widths.as_primitive::<IntervalMonthDayNanoType>();
-                let moments = args[1].as_primitive::<TimestampMicrosecondType>();
-                let starts = widths
-                    .iter()
-                    .zip(moments)
-                    .map(|pair| match pair {
-                        (Some(width), Some(moment)) => bucket(width, moment).map(Some),
-                        _ => Ok(None),
-                    })
-                    .collect::<crate::Result<TimestampMicrosecondArray>>()?;
-                Ok(Arc::new(starts))
-            },
-        },
-        Kernel {
             name: "date_sub",
             aliases: &["datesub"],
             takes: &[Text, Stamp],
@@ -180,36 +158,6 @@ fn formatted_timestamp(args: &[ArrayRef]) -> Result<ArrayRef> {
         config_options: options,
     })?;
     Ok(cast(&parsed.into_array(rows)?, &stamp())?)
-}
-
-/// Where the bucket of a moment begins: months are counted from January 2000, other times from Monday, the third of that month.
-fn bucket(width: IntervalMonthDayNano, moment: i64) -> crate::Result<i64> {
-    // 2000-01-03 is so many days after 1970-01-01.
-    const ORIGIN: i64 = 10_959 * MICROS_PER_DAY;
-    let refused = |what: &str| Error::new(SqlState::InvalidParameterValue, what);
-    let out_of_range = crate::expr::convert::timestamp_out_of_range;
-    let micros = i64::from(width.days) * MICROS_PER_DAY + width.nanoseconds / NANOS_PER_MICRO;
-    if width.months != 0 && micros != 0 {
-        return Err(refused(
-            "a bucket is as wide as some months, or some days and hours, not both",
-        ));
-    }
-    if width.months > 0 {
-        let (year, month, _) = civil_from_days(moment.div_euclid(MICROS_PER_DAY));
-        let months = (year - 2_000) * 12 + i64::from(month) - 1;
-        let months = i64::from(width.months) * months.div_euclid(i64::from(width.months));
-        let (year, month) = (2_000 + months.div_euclid(12), months.rem_euclid(12));
-        let days = days_from_civil(year, month as u32 + 1, 1);
-        return days.checked_mul(MICROS_PER_DAY).ok_or_else(out_of_range);
-    }
-    if micros <= 0 {
-        return Err(refused("the width of a bucket is more than nothing"));
-    }
-    let since = moment.checked_sub(ORIGIN).ok_or_else(out_of_range)?;
-    (since.div_euclid(micros))
-        .checked_mul(micros)
-        .and_then(|start| start.checked_add(ORIGIN))
-        .ok_or_else(out_of_range)
 }
 
 /// `strftime` by a format of each row's own.
@@ -343,6 +291,26 @@ fn complete_units(args: &[ArrayRef]) -> Result<ArrayRef> {
     Ok(Arc::new(Int64Array::from(counts)))
 }
 
+/// Months between two moments. The last day of a month completes one, though it began at a later day of another.
+fn complete_months(from: i64, to: i64) -> i64 {
+    if to < from {
+        return -complete_months(to, from);
+    }
+    let parts = |micros: i64| {
+        let (year, month, day) = civil_from_days(micros.div_euclid(MICROS_PER_DAY));
+        let (month, day) = (i64::from(month), i64::from(day));
+        (year, month, day, micros.rem_euclid(MICROS_PER_DAY))
+    };
+    let (from_year, from_month, from_day, from_time) = parts(from);
+    let (to_year, to_month, to_day, to_time) = parts(to);
+    let began = match to_day == days_of_month(to_year, to_month) {
+        true => from_day.min(to_day),
+        false => from_day,
+    };
+    let months = (to_year - from_year) * 12 + to_month - from_month;
+    months - i64::from((to_day, to_time) < (began, from_time))
+}
+
 fn complete(part: &str, from: i64, to: i64) -> Result<i64> {
     let part = part.trim_end_matches('s');
     let months = match part {
@@ -355,8 +323,7 @@ fn complete(part: &str, from: i64, to: i64) -> Result<i64> {
         _ => 0,
     };
     if months > 0 {
-        let age = age(to, from);
-        return Ok(i64::from(age.months) / months);
+        return Ok(complete_months(from, to) / months);
     }
     let micros = match part {
         "week" | "w" => 7 * MICROS_PER_DAY,

@@ -8,6 +8,7 @@ use arrow::array::{
 use arrow::compute::cast;
 use arrow::datatypes::{
     DECIMAL128_MAX_PRECISION, DataType, Decimal128Type, Field, FieldRef, Float64Type, Int64Type,
+    UInt64Type,
 };
 use datafusion::common::{Result, ScalarValue, exec_err};
 use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
@@ -126,12 +127,27 @@ pub(super) fn kernels() -> Vec<Kernel> {
         Kernel {
             name: "bit_count",
             aliases: &[],
-            takes: &[Integer],
+            takes: &[Any],
             arguments: (1, 1),
-            yields: |_| Some(DataType::Int64),
+            yields: |types| {
+                (types[0].is_integer() || types[0].is_null()).then_some(DataType::Int64)
+            },
             run: |args| {
-                let values = args[0].as_primitive::<Int64Type>();
-                let counts: Int64Array = values.unary(|value| i64::from(value.count_ones()));
+                // Of the bits that the type has, which a negative number fills.
+                let bits = 8 * args[0].data_type().primitive_width().unwrap_or(8) as u32;
+                let mask = u64::MAX >> (64 - bits.min(64));
+                let wide = match args[0].data_type() {
+                    DataType::UInt64 => cast(&args[0], &DataType::UInt64)?,
+                    _ => cast(&args[0], &DataType::Int64)?,
+                };
+                let counts: Int64Array = match wide.data_type() {
+                    DataType::UInt64 => wide
+                        .as_primitive::<UInt64Type>()
+                        .unary(|value| i64::from(value.count_ones())),
+                    _ => wide
+                        .as_primitive::<Int64Type>()
+                        .unary(|value| i64::from((value as u64 & mask).count_ones())),
+                };
                 Ok(Arc::new(counts))
             },
         },

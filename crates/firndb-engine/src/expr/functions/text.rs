@@ -40,6 +40,14 @@ pub(super) fn kernels() -> Vec<Kernel> {
             run: hex,
         },
         Kernel {
+            name: "text_of_bytes",
+            aliases: &[],
+            takes: &[Any],
+            arguments: (1, 1),
+            yields: |types| is_bytes(&types[0]).then_some(DataType::Utf8View),
+            run: text_of_bytes,
+        },
+        Kernel {
             name: "unhex",
             aliases: &["from_hex"],
             takes: &[Text],
@@ -241,6 +249,27 @@ fn hex(args: &[ArrayRef]) -> Result<ArrayRef> {
             })
         })
     })))
+}
+
+/// Bytes that are UTF-8.
+fn text_of_bytes(args: &[ArrayRef]) -> Result<ArrayRef> {
+    let bytes = cast(&args[0], &DataType::BinaryView)?;
+    let mut builder = StringViewBuilder::new();
+    for bytes in bytes.as_binary_view() {
+        match bytes.map(str::from_utf8) {
+            None => builder.append_null(),
+            Some(Ok(text)) => builder.append_value(text),
+            Some(Err(_)) => {
+                return Err(Error::new(
+                    SqlState::CharacterNotInRepertoire,
+                    "the bytes are no valid UTF-8",
+                )
+                .with_hint("encode(bytes, 'hex') and CAST(bytes AS VARCHAR) show any bytes.")
+                .into());
+            }
+        }
+    }
+    Ok(Arc::new(builder.finish()))
 }
 
 fn unhex(args: &[ArrayRef]) -> Result<ArrayRef> {

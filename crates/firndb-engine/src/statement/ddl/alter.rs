@@ -3,13 +3,14 @@
 //! Each operation makes a new entry and puts it into the catalog; the old layout is retired, so that a transaction that still
 //! holds the old entry fails with 40001 when it writes.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
 use arrow::compute::cast;
 use datafusion::sql::sqlparser::ast::{
     AlterColumnOperation, AlterTable, AlterTableOperation, ColumnDef, DataType as SqlType,
-    DropBehavior, Expr, RenameTableNameKind,
+    DropBehavior, Expr, RenameTableNameKind, visit_expressions,
 };
 use futures::StreamExt;
 
@@ -218,11 +219,39 @@ async fn add_column(
             "column name \"__slot\" is reserved",
         ));
     }
-    if defined.identity.is_some() {
-        return Err(Error::unsupported(
-            "a new identity column of a table that exists is not supported",
-        )
-        .with_hint("Create a sequence, and add a column whose default is its next value."));
+    if let Some(options) = &defined.identity {
+        let mut columns = entry.columns.clone();
+        let position = columns.len();
+        columns.push(defined.column.clone());
+        let wanted = [(position, options.clone())];
+        sequence::own_sequences(work, &entry.schema, &entry.name, &mut columns, &wanted)?;
+        let mut values = all_columns(entry);
+        values.push(sequence::numbered(work, &columns[position])?);
+        let rows = rewrite::count(work, entry).await?;
+        let mut changed = rewrite::rewritten(work, entry, columns, &values).await?;
+        sequence::passed(work, &changed.columns[position], rows)?;
+        for constraint in &defined.constraints {
+            changed = index_on_new(work, &changed, constraint)?;
+        }
+        return Ok(Some(changed));
+    }
+    // What differs from call to call is called for each row.
+    if let Some(default) = defined
+        .column
+        .default
+        .as_ref()
+        .filter(|default| is_volatile(default))
+        && rewrite::has_rows(work, entry).await?
+    {
+        let mut values = all_columns(entry);
+        values.push(default.to_string());
+        let mut columns = entry.columns.clone();
+        columns.push(defined.column.clone());
+        let mut changed = rewrite::rewritten(work, entry, columns, &values).await?;
+        for constraint in &defined.constraints {
+            changed = index_on_new(work, &changed, constraint)?;
+        }
+        return Ok(Some(changed));
     }
     if defined.column.generated.is_some() {
         // The rows that are there are written anew, the column computed as they are.
@@ -284,6 +313,20 @@ async fn add_column(
         };
     }
     Ok(Some(changed))
+}
+
+/// Whether an expression calls what yields another value each time.
+fn is_volatile(expr: &Expr) -> bool {
+    const VOLATILE: [&str; 5] = ["nextval", "random", "uuid", "gen_random_uuid", "uuidv4"];
+    visit_expressions(expr, |part| match part {
+        Expr::Function(function)
+            if VOLATILE.contains(&fold(&function.name.to_string()).as_str()) =>
+        {
+            ControlFlow::Break(())
+        }
+        _ => ControlFlow::Continue(()),
+    })
+    .is_break()
 }
 
 fn index_on_new(

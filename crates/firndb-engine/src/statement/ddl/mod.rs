@@ -24,6 +24,7 @@ use crate::session::Outcome;
 
 /// SELECT … INTO table.
 pub(super) use create::select_into;
+pub(super) use sequence::alter_sequence;
 
 /// Runs a definition.
 pub(super) async fn run(work: &mut Work<'_>, statement: &Statement) -> Result<Outcome> {
@@ -58,6 +59,11 @@ pub(super) async fn run(work: &mut Work<'_>, statement: &Statement) -> Result<Ou
             verb(other)
         ))),
     }
+}
+
+/// Makes the indexes of a table's storage that has none yet.
+pub(crate) fn make_indexes(work: &Work<'_>, entry: &crate::catalog::TableEntry) -> Result<()> {
+    index::create_all(work, entry)
 }
 
 /// A statement's first words.

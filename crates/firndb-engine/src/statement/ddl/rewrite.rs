@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use arrow::array::AsArray;
+use arrow::datatypes::Int64Type;
 use datafusion::execution::SendableRecordBatchStream;
-use datafusion::sql::sqlparser::ast::{Expr, Truncate, TruncateIdentityOption};
+use datafusion::sql::sqlparser::ast::{CascadeOption, Expr, Truncate, TruncateIdentityOption};
 use futures::StreamExt;
 
 use super::create::new_storage;
@@ -21,6 +23,8 @@ pub(super) fn truncate(work: &mut Work<'_>, truncate: &Truncate) -> Result<Outco
             "TRUNCATE of partitions is not supported",
         ));
     }
+    let cascades = matches!(truncate.cascade, Some(CascadeOption::Cascade));
+    let mut waiting = Vec::new();
     for target in &truncate.table_names {
         let entry = match work.context.table(&target.name) {
             Ok(entry) => entry,
@@ -29,14 +33,28 @@ pub(super) fn truncate(work: &mut Work<'_>, truncate: &Truncate) -> Result<Outco
             }
             Err(error) => return Err(error),
         };
+        waiting.push(entry);
+    }
+    let mut emptied: Vec<(String, String)> = Vec::new();
+    while let Some(entry) = waiting.pop() {
+        let name = (entry.schema.clone(), entry.name.clone());
+        if emptied.contains(&name) {
+            continue;
+        }
+        emptied.push(name);
         // The statement's own catalog may already show what an earlier target of the same statement made.
         let entry = match work.changes.state().relation(&entry.schema, &entry.name) {
             Some(Relation::Table(newest)) => newest,
             _ => entry,
         };
-        check_referrers(work, truncate, &entry)?;
+        if cascades {
+            let referring = reference::referring(work, &entry);
+            waiting.extend(referring.into_iter().map(|(table, _)| table));
+        } else {
+            check_referrers(work, truncate, &entry)?;
+        }
         if matches!(truncate.identity, Some(TruncateIdentityOption::Restart)) {
-            sequence::restart_owned(work, &entry);
+            sequence::restart_owned(work, &entry)?;
         }
         let changed = renewed(work, &entry, entry.columns.clone())?;
         work.changes.put(Relation::Table(Arc::new(changed)));
@@ -98,6 +116,19 @@ pub(super) async fn rewritten(
     let positions: Vec<usize> = (0..changed.columns.len()).collect();
     dml::load(work.context, &changed, &positions, stream).await?;
     Ok(Arc::unwrap_or_clone(changed))
+}
+
+/// How many rows a table has.
+pub(super) async fn count(work: &Work<'_>, entry: &TableEntry) -> Result<i64> {
+    let alias = quoted(&crate::catalog::fold(&entry.name));
+    let mut stream = select(work, entry, &alias, "count(*)", None).await?;
+    let mut rows = 0;
+    while let Some(batch) = stream.next().await {
+        let batch = batch?;
+        let counts = batch.column(0).as_primitive::<Int64Type>();
+        rows += counts.iter().flatten().sum::<i64>();
+    }
+    Ok(rows)
 }
 
 /// 23502 when a column holds a NULL.

@@ -9,7 +9,7 @@ use crate::catalog::{
     Column, Identity, SequenceEntry, SequenceOptions, TEMPORARY_SCHEMA, TableEntry, fold, quoted,
 };
 use crate::error::{Error, Result, SqlState};
-use crate::parse;
+use crate::parse::{self, AlterSequence};
 use crate::session::Outcome;
 use crate::statement::{Work, split_name};
 
@@ -39,8 +39,9 @@ pub(super) fn create_sequence(work: &mut Work<'_>, statement: &ast::Statement) -
         Some(data_type) => bounds(data_type)?,
     };
     let options = options(sequence_options, least, greatest)?;
+    let storage = Arc::clone(&work.context.scope.storage);
     work.changes
-        .put_sequence(SequenceEntry::new(&schema, &name, options, false));
+        .put_sequence(SequenceEntry::new(&schema, &name, options, false, &storage));
     Ok(done)
 }
 
@@ -62,10 +63,7 @@ pub(super) fn drop_sequence(
     let Some(sequence) = found else {
         return match if_exists {
             true => Ok(()),
-            false => Err(Error::new(
-                SqlState::UndefinedTable,
-                format!("sequence \"{folded}\" does not exist"),
-            )),
+            false => Err(unknown(&folded)),
         };
     };
     let call = fold(&reference(&sequence.schema, &sequence.name));
@@ -114,6 +112,78 @@ pub(super) fn drop_sequence(
     Ok(())
 }
 
+fn unknown(name: &str) -> Error {
+    Error::new(
+        SqlState::UndefinedTable,
+        format!("sequence \"{name}\" does not exist"),
+    )
+}
+
+/// ALTER SEQUENCE.
+pub(crate) fn alter_sequence(work: &mut Work<'_>, alter: &AlterSequence) -> Result<Outcome> {
+    let (schema, folded) = split_name(&alter.name)?;
+    let state = Arc::clone(work.changes.state());
+    let path = std::iter::once(TEMPORARY_SCHEMA.to_owned());
+    let path = path.chain(work.context.scope.path.iter().cloned());
+    let schemas: Vec<String> = schema.map_or_else(|| path.collect(), |schema| vec![schema]);
+    let found = schemas
+        .iter()
+        .find_map(|schema| state.sequence(schema, &folded));
+    let Some(sequence) = found else {
+        return match alter.if_exists {
+            true => Ok(Outcome::done("ALTER SEQUENCE")),
+            false => Err(unknown(&folded)),
+        };
+    };
+    let before = sequence.options;
+    let (least, greatest) = match before.increment > 0 {
+        true => (i64::MIN, before.greatest),
+        false => (before.least, i64::MAX),
+    };
+    let options = altered(&alter.options, before, least, greatest)?;
+    let restart = match &alter.restart {
+        None => None,
+        Some(None) => Some(options.start),
+        Some(Some(value)) => Some(*value),
+    };
+    let name = match &alter.rename {
+        Some(name) => {
+            let written = work.source.written(name);
+            if is_taken(work, &sequence.schema, &written) {
+                return Err(duplicate(&written));
+            }
+            written
+        }
+        None => sequence.name.clone(),
+    };
+    let changed = sequence.altered(&name, options, restart)?;
+    if alter.rename.is_some() {
+        let call = fold(&reference(&sequence.schema, &sequence.name));
+        let bare = format!("nextval('{}')", fold(&sequence.name));
+        for schema in state.schemas() {
+            for relation in state.relations(&schema) {
+                if let crate::catalog::Relation::Table(table) = relation
+                    && table.columns.iter().any(|column| {
+                        column.default.as_ref().is_some_and(|default| {
+                            let text = fold(&default.to_string());
+                            text.contains(&call) || text.contains(&bare)
+                        })
+                    })
+                {
+                    return Err(Error::unsupported(
+                        "renaming a sequence that a column's default calls is not supported",
+                    )
+                    .with_detail(format!("Table \"{}\" has such a column.", table.name)));
+                }
+            }
+        }
+        work.changes
+            .remove_sequence(&sequence.schema, &sequence.name);
+    }
+    work.changes.put_sequence(changed);
+    Ok(Outcome::done("ALTER SEQUENCE"))
+}
+
 /// Gives identity columns of a new table their sequences and defaults.
 pub(super) fn own_sequences(
     work: &mut Work<'_>,
@@ -143,12 +213,51 @@ pub(super) fn own_sequences(
             number += 1;
         }
         let options = options(given, least, greatest)?;
+        let storage = Arc::clone(&work.context.scope.storage);
         work.changes
-            .put_sequence(SequenceEntry::new(schema, &name, options, true));
+            .put_sequence(SequenceEntry::new(schema, &name, options, true, &storage));
         column.default = Some(call(schema, &name)?);
         column.sequence = Some((schema.to_owned(), name));
     }
     Ok(())
+}
+
+/// The numbers of a column's sequence, for one row after the other.
+pub(super) fn numbered(work: &Work<'_>, column: &Column) -> Result<String> {
+    let SequenceOptions {
+        start, increment, ..
+    } = owned_by(work, column)?.options;
+    Ok(format!(
+        "({start} + (row_number() OVER () - 1) * ({increment}))"
+    ))
+}
+
+/// Lets a column's sequence go on behind so many numbers.
+pub(super) fn passed(work: &Work<'_>, column: &Column, rows: i64) -> Result<()> {
+    let sequence = owned_by(work, column)?;
+    let SequenceOptions {
+        start, increment, ..
+    } = sequence.options;
+    if rows == 0 {
+        return Ok(());
+    }
+    let last = (rows - 1)
+        .checked_mul(increment)
+        .and_then(|passed| passed.checked_add(start))
+        .ok_or_else(|| {
+            Error::new(
+                SqlState::SequenceGeneratorLimitExceeded,
+                "a sequence has not as many numbers",
+            )
+        })?;
+    sequence.set(last, true)
+}
+
+fn owned_by(work: &Work<'_>, column: &Column) -> Result<Arc<SequenceEntry>> {
+    let owned = column.sequence.as_ref();
+    owned
+        .and_then(|(schema, name)| work.changes.state().sequence(schema, name))
+        .ok_or_else(|| Error::internal("an identity column has a sequence"))
 }
 
 /// Takes the sequences away that belong to columns.
@@ -159,12 +268,13 @@ pub(super) fn drop_owned<'c>(work: &mut Work<'_>, columns: impl Iterator<Item = 
 }
 
 /// TRUNCATE … RESTART IDENTITY.
-pub(super) fn restart_owned(work: &Work<'_>, entry: &TableEntry) {
+pub(super) fn restart_owned(work: &Work<'_>, entry: &TableEntry) -> Result<()> {
     for (schema, name) in entry.columns.iter().filter_map(|one| one.sequence.as_ref()) {
         if let Some(sequence) = work.changes.state().sequence(schema, name) {
-            sequence.restart();
+            sequence.restart()?;
         }
     }
+    Ok(())
 }
 
 /// What a column's type or option asks for, if it is an identity or serial column.
@@ -233,8 +343,39 @@ fn options(
     type_least: i64,
     type_greatest: i64,
 ) -> Result<SequenceOptions> {
-    let (mut increment, mut start, mut least, mut greatest, mut cycle) =
-        (1, None, None, None, false);
+    decided(
+        given,
+        (1, None, None, None, false),
+        type_least,
+        type_greatest,
+    )
+}
+
+/// Options over those that were.
+fn altered(
+    given: &[ast::SequenceOptions],
+    before: SequenceOptions,
+    type_least: i64,
+    type_greatest: i64,
+) -> Result<SequenceOptions> {
+    let known = (
+        before.increment,
+        Some(before.start),
+        Some(before.least),
+        Some(before.greatest),
+        before.cycle,
+    );
+    decided(given, known, type_least, type_greatest)
+}
+
+type Options = (i64, Option<i64>, Option<i64>, Option<i64>, bool);
+
+fn decided(
+    given: &[ast::SequenceOptions],
+    (mut increment, mut start, mut least, mut greatest, mut cycle): Options,
+    type_least: i64,
+    type_greatest: i64,
+) -> Result<SequenceOptions> {
     for option in given {
         match option {
             ast::SequenceOptions::IncrementBy(value, _) => increment = number(value)?,

@@ -37,6 +37,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::sql::sqlparser::ast;
 
 pub(crate) use reference::Deferred;
+pub(crate) use with_writes::{run_with_writes, writes_within};
 
 use super::StatementContext;
 use crate::catalog::TableEntry;
@@ -55,6 +56,7 @@ mod returning;
 mod target;
 mod update;
 mod values;
+mod with_writes;
 mod write;
 
 use target::Target;

@@ -5,7 +5,7 @@
 //! storage, which sees those before it. Then whatever must hold is checked: of each key that is referred to and each that went, that it is there or that nobody
 //! refers to it. What is deferred is remembered and checked in the same way before the commit.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, UInt64Array};
@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use super::Target;
 use super::conflict::write_changes;
 use super::query::identifier;
-use crate::catalog::{CatalogState, ForeignKey, ReferenceAction, TableEntry};
+use crate::catalog::{CatalogState, ForeignKey, ReferenceAction, TableEntry, fold};
 use crate::statement::StatementContext;
 use crate::{Error, Result, SqlState};
 
@@ -31,6 +31,8 @@ const MOST_STEPS: usize = 100_000;
 #[derive(Debug, Default)]
 pub(crate) struct Deferred {
     keys: Mutex<Vec<DeferredKeys>>,
+    /// What SET CONSTRAINTS said of all constraints, and after that of some.
+    said: Mutex<(Option<bool>, HashMap<String, bool>)>,
 }
 
 /// Keys of a foreign key, in the types of the referring columns.
@@ -220,7 +222,7 @@ pub(super) fn settle(
         }
     }
     for (tie, keys, added) in checks {
-        if tie.key.deferred {
+        if context.deferred.defers(&tie.key) {
             // Whoever refers to keys that went shows when they are looked for, in the child's own types.
             let keys = converted(&keys, &types_of(&tie.child, &tie.key.columns))?;
             context.deferred.keys.lock().push(DeferredKeys {
@@ -237,21 +239,85 @@ pub(super) fn settle(
 }
 
 impl Deferred {
-    /// Checks what was deferred, as the transaction leaves it.
-    pub(crate) fn check(&self, catalog: &CatalogState, transaction: &Transaction) -> Result<()> {
-        for deferred in std::mem::take(&mut *self.keys.lock()) {
-            let Some(entry) = catalog.exact_table(&deferred.schema, &deferred.table) else {
-                continue;
-            };
-            let key = entry
-                .foreign_keys()
-                .find(|key| key.name == deferred.constraint);
-            let Some(key) = key.cloned() else { continue };
-            let tie = tie(catalog, &entry, &key)?;
-            check(transaction, &tie, &deferred.keys, true)?;
+    /// Whether a foreign key is checked at the end of the transaction.
+    fn defers(&self, key: &ForeignKey) -> bool {
+        let said = self.said.lock();
+        let named = said.1.get(&fold(&key.name)).copied();
+        key.deferrable && named.or(said.0).unwrap_or(key.deferred)
+    }
+
+    /// SET CONSTRAINTS: what becomes immediate is checked now.
+    pub(crate) fn set(
+        &self,
+        names: Option<&[String]>,
+        deferred: bool,
+        catalog: &CatalogState,
+        transaction: &Transaction,
+    ) -> Result<()> {
+        match names {
+            None => *self.said.lock() = (Some(deferred), HashMap::new()),
+            Some(names) => {
+                for name in names {
+                    self.set_one(name, deferred, catalog)?;
+                }
+            }
         }
+        if deferred {
+            return Ok(());
+        }
+        let waiting = std::mem::take(&mut *self.keys.lock());
+        let concerned =
+            |keys: &DeferredKeys| names.is_none_or(|names| names.contains(&fold(&keys.constraint)));
+        let (now, later): (Vec<_>, Vec<_>) = waiting.into_iter().partition(concerned);
+        *self.keys.lock() = later;
+        check_all(now, catalog, transaction)
+    }
+
+    fn set_one(&self, name: &str, deferred: bool, catalog: &CatalogState) -> Result<()> {
+        let mut keys = catalog.tables().into_iter().flat_map(|table| {
+            let keys: Vec<ForeignKey> = table.foreign_keys().cloned().collect();
+            keys
+        });
+        let Some(key) = keys.find(|key| fold(&key.name) == fold(name)) else {
+            return Err(Error::new(
+                SqlState::UndefinedObject,
+                format!("constraint \"{name}\" does not exist"),
+            ));
+        };
+        if deferred && !key.deferrable {
+            return Err(Error::new(
+                SqlState::WrongObjectType,
+                format!("constraint \"{name}\" is not deferrable"),
+            ));
+        }
+        self.said.lock().1.insert(fold(name), deferred);
         Ok(())
     }
+
+    /// Checks what was deferred, as the transaction leaves it.
+    pub(crate) fn check(&self, catalog: &CatalogState, transaction: &Transaction) -> Result<()> {
+        let waiting = std::mem::take(&mut *self.keys.lock());
+        check_all(waiting, catalog, transaction)
+    }
+}
+
+fn check_all(
+    waiting: Vec<DeferredKeys>,
+    catalog: &CatalogState,
+    transaction: &Transaction,
+) -> Result<()> {
+    for deferred in waiting {
+        let Some(entry) = catalog.exact_table(&deferred.schema, &deferred.table) else {
+            continue;
+        };
+        let key = entry
+            .foreign_keys()
+            .find(|key| key.name == deferred.constraint);
+        let Some(key) = key.cloned() else { continue };
+        let tie = tie(catalog, &entry, &key)?;
+        check(transaction, &tie, &deferred.keys, true)?;
+    }
+    Ok(())
 }
 
 fn tie(catalog: &CatalogState, child: &Arc<TableEntry>, key: &ForeignKey) -> Result<Tie> {

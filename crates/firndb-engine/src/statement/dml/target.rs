@@ -285,7 +285,7 @@ impl<'a> Target<'a> {
             for value in values {
                 numbered.push(match value {
                     Some(value) => {
-                        sequence.pass(value);
+                        sequence.pass(value)?;
                         value
                     }
                     None => sequence.next()?,

@@ -66,9 +66,8 @@ impl Fixture {
 
 pub(crate) fn database() -> Database {
     Database::open(Config {
-        memory_limit: None,
         threads: Some(2),
-        temp_directory: None,
+        ..Config::default()
     })
     .unwrap()
 }

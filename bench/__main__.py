@@ -8,14 +8,14 @@ import re
 from pathlib import Path
 
 from bench import harness
-from bench.workloads import WORKLOADS
+from bench.workloads import OF_USERS, WORKLOADS
 
 
 def update_readme() -> None:
     """Puts the tables of the latest results between the README's marks."""
     readme = Path(__file__).parent.parent / "README.md"
     parts = []
-    for name in WORKLOADS:
+    for name in OF_USERS:
         file = harness.RESULTS / f"{name}.json"
         if file.exists():
             record = json.loads(file.read_text())

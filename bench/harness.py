@@ -28,8 +28,7 @@ class Measurement:
     case: str
     engine: str
     value: float
-    # "s" and "bytes": less is better; "1/s": operations a second, more is better; "wrong": should be 0; others are drawn. Only "s" and
-    # "1/s" are compared.
+    # "s" and "bytes": less is better; "1/s": operations a second, more is better; "wrong": should be 0; others are drawn.
     unit: str
     figure: str = ""  # the figure that it is a point of, if it is one
     x: float = 0.0  # its place there

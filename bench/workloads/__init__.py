@@ -11,3 +11,6 @@ WORKLOADS: dict[str, Workload] = {
     "freezing": freezing.workload,
     "indexes": indexes.workload,
 }
+
+# Those of which users see tables: the others decide between ways to build it.
+OF_USERS = ("tpch", "scans", "rows", "exchange")

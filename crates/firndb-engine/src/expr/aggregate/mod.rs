@@ -5,6 +5,7 @@
 
 mod distinct;
 mod extremum;
+mod floats;
 mod frames;
 mod gather;
 mod groups;
@@ -43,6 +44,7 @@ pub(super) fn functions() -> Vec<Arc<AggregateUDF>> {
         })
         .chain(gather::functions())
         .chain(extremum::functions())
+        .chain(floats::functions())
         .chain(frames::functions())
         .chain(std::iter::once(middle::function()))
         .collect()

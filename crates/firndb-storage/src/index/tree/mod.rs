@@ -76,7 +76,7 @@ enum Shrunk {
     Merged,
     /// It has no neighbours under its parent.
     Alone,
-    /// Nothing, for now.
+    /// It stays: its entries and a neighbour's don't fit one node, or somebody else is changing them.
     Not,
 }
 

@@ -47,12 +47,7 @@ impl VisitorMut for Selects<'_> {
         let Some(SelectItem::ExprWithAlias { expr, .. }) = select.projection.get(place) else {
             return ControlFlow::Continue(());
         };
-        let mut names = Names {
-            missing: self.missing,
-            value: expr.clone(),
-            depth: 0,
-            replaced: false,
-        };
+        let mut names = Names::new(self.missing, Expr::Nested(Box::new(expr.clone())));
         for item in select.projection.iter_mut().skip(place + 1) {
             let ControlFlow::Continue(()) = item.visit(&mut names);
         }
@@ -64,11 +59,23 @@ impl VisitorMut for Selects<'_> {
 }
 
 /// Puts an expression in the place of a name, outside subqueries.
-struct Names<'a> {
+pub(super) struct Names<'a> {
     missing: &'a str,
     value: Expr,
     depth: usize,
-    replaced: bool,
+    /// Whether the name was there.
+    pub(super) replaced: bool,
+}
+
+impl<'a> Names<'a> {
+    pub(super) fn new(missing: &'a str, value: Expr) -> Self {
+        Names {
+            missing,
+            value,
+            depth: 0,
+            replaced: false,
+        }
+    }
 }
 
 impl VisitorMut for Names<'_> {
@@ -86,7 +93,7 @@ impl VisitorMut for Names<'_> {
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
         if self.depth == 0 && matches!(expr, Expr::Identifier(name) if name.value == self.missing) {
-            *expr = Expr::Nested(Box::new(self.value.clone()));
+            *expr = self.value.clone();
             self.replaced = true;
         }
         ControlFlow::Continue(())

@@ -10,6 +10,7 @@ use datafusion::sql::sqlparser::ast::{
     VisitorMut, With,
 };
 
+use super::aliases::Names;
 use crate::error::{Error, SqlState};
 use crate::parse::call;
 
@@ -72,12 +73,7 @@ impl VisitorMut for Selects<'_> {
             ]
         });
         let row = call("named_struct", members.collect());
-        let mut names = Names {
-            missing: self.missing,
-            row: &row,
-            depth: 0,
-            replaced: false,
-        };
+        let mut names = Names::new(self.missing, row.clone());
         for item in &mut select.projection {
             if let SelectItem::UnnamedExpr(Expr::Identifier(name)) = item
                 && name.value == self.missing
@@ -113,35 +109,5 @@ fn name_of(factor: &TableFactor) -> Option<&Ident> {
             name, alias: None, ..
         } => name.0.last().and_then(ObjectNamePart::as_ident),
         _ => None,
-    }
-}
-
-/// Puts the struct in the place of the name, outside subqueries.
-struct Names<'a> {
-    missing: &'a str,
-    row: &'a Expr,
-    depth: usize,
-    replaced: bool,
-}
-
-impl VisitorMut for Names<'_> {
-    type Break = std::convert::Infallible;
-
-    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<Self::Break> {
-        self.depth += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Self::Break> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
-        if self.depth == 0 && matches!(expr, Expr::Identifier(name) if name.value == self.missing) {
-            *expr = self.row.clone();
-            self.replaced = true;
-        }
-        ControlFlow::Continue(())
     }
 }

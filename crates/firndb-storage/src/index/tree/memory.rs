@@ -1,5 +1,7 @@
 //! Memory of trees: who counts it, and what waits to be freed.
 
+use std::marker::PhantomData;
+
 use super::Failed;
 use super::kind::Kind;
 use super::node::{Changed, Latched, Node};
@@ -61,22 +63,32 @@ impl<K: Kind> Drop for OwnedKey<K> {
 
 /// A node that is counted and not in the tree yet.
 pub(super) struct Fresh<'h, A: Atomics, K: Kind, const N: usize, H: Host<A, K, N>> {
-    node: Option<Box<Node<A, K, N>>>,
+    node: Box<Node<A, K, N>>,
+    counted: Counted<'h, A, K, N, H>,
+}
+
+/// The bytes of a node, taken back unless it comes into the tree.
+struct Counted<'h, A: Atomics, K: Kind, const N: usize, H: Host<A, K, N>> {
     host: &'h H,
+    of: PhantomData<Node<A, K, N>>,
 }
 
 impl<'h, A: Atomics, K: Kind, const N: usize, H: Host<A, K, N>> Fresh<'h, A, K, N, H> {
     pub(super) fn new(level: u64, host: &'h H) -> Result<Self, Failed<H::Error>> {
         host.reserve(size_of::<Node<A, K, N>>())
             .map_err(Failed::Refused)?;
-        Ok(Self {
-            node: Some(Node::new(level)),
+        let counted = Counted {
             host,
+            of: PhantomData,
+        };
+        Ok(Self {
+            node: Node::new(level),
+            counted,
         })
     }
 
     pub(super) fn node(&self) -> &Node<A, K, N> {
-        self.node.as_deref().expect("until it is taken")
+        &self.node
     }
 
     pub(super) fn latch(&self) -> Result<Latched<'_, A, K, N>, Changed> {
@@ -84,16 +96,15 @@ impl<'h, A: Atomics, K: Kind, const N: usize, H: Host<A, K, N>> Fresh<'h, A, K, 
         self.node().latch(version)
     }
 
-    pub(super) fn into_pointer(mut self) -> *mut Node<A, K, N> {
-        self.node.take().map_or(std::ptr::null_mut(), exposed)
+    pub(super) fn into_pointer(self) -> *mut Node<A, K, N> {
+        std::mem::forget(self.counted);
+        exposed(self.node)
     }
 }
 
-impl<A: Atomics, K: Kind, const N: usize, H: Host<A, K, N>> Drop for Fresh<'_, A, K, N, H> {
+impl<A: Atomics, K: Kind, const N: usize, H: Host<A, K, N>> Drop for Counted<'_, A, K, N, H> {
     fn drop(&mut self) {
-        if self.node.is_some() {
-            self.host.release(size_of::<Node<A, K, N>>());
-        }
+        self.host.release(size_of::<Node<A, K, N>>());
     }
 }
 

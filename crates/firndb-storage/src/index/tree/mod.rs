@@ -76,7 +76,7 @@ enum Shrunk {
     Merged,
     /// It has no neighbours under its parent.
     Alone,
-    /// It stays: its entries and a neighbour's don't fit one node, or somebody else is changing them.
+    /// It stays: it is the root, has enough entries, or no neighbour has room for them.
     Not,
 }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Rel
 
 use arrow::datatypes::{DataType, IntervalUnit};
 
+use crate::memory::stream;
 use crate::{Error, Result};
 
 /// How a column's values lie in hot memory.
@@ -197,6 +198,17 @@ pub(crate) enum Cells {
     W128(Box<[[AtomicU64; 2]]>),
 }
 
+/// Loads cells into as many places.
+fn load_each<C, V>(cells: &[C], mut into: &mut [V], load: impl Fn(&C) -> V) {
+    for run in stream(cells) {
+        let (places, rest) = into.split_at_mut(run.len());
+        into = rest;
+        for (place, cell) in places.iter_mut().zip(run) {
+            *place = load(cell);
+        }
+    }
+}
+
 impl Cells {
     pub(crate) fn zeros(physical: Physical, rows: usize) -> Result<Self> {
         Ok(match physical {
@@ -242,9 +254,7 @@ impl Cells {
             ($cells:expr, $width:literal, $load:expr) => {{
                 let (into, _) = into.as_chunks_mut::<$width>();
                 let cells = &$cells[row..row + into.len()];
-                for (into, cell) in into.iter_mut().zip(cells) {
-                    *into = $load(cell).to_ne_bytes();
-                }
+                load_each(cells, into, |cell| $load(cell).to_ne_bytes());
             }};
         }
         match self {
@@ -262,10 +272,13 @@ impl Cells {
     /// The lengths of the views of the first `rows` rows; none of other cells.
     pub(crate) fn view_lengths(&self, rows: usize) -> Vec<u32> {
         match self {
-            Cells::W128(cells) => cells[..rows]
-                .iter()
-                .map(|cell| cell[0].load(Relaxed) as u32)
-                .collect(),
+            Cells::W128(cells) => {
+                let mut lengths = Vec::with_capacity(rows);
+                for run in stream(&cells[..rows]) {
+                    lengths.extend(run.iter().map(|cell| cell[0].load(Relaxed) as u32));
+                }
+                lengths
+            }
             _ => Vec::new(),
         }
     }
@@ -273,9 +286,9 @@ impl Cells {
     /// Loads views of rows from `row` on; nothing of other cells.
     pub(crate) fn load_views(&self, row: usize, into: &mut [[u64; 2]]) {
         if let Cells::W128(cells) = self {
-            for (into, cell) in into.iter_mut().zip(&cells[row..]) {
-                *into = [cell[0].load(Relaxed), cell[1].load(Relaxed)];
-            }
+            load_each(&cells[row..row + into.len()], into, |cell| {
+                [cell[0].load(Relaxed), cell[1].load(Relaxed)]
+            });
         }
     }
 

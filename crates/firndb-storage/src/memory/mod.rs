@@ -22,6 +22,7 @@ pub mod private;
 mod private_tests;
 mod ranges;
 mod segment;
+mod stream;
 #[cfg(test)]
 mod tests;
 mod trim;
@@ -31,6 +32,8 @@ pub use arena::{Arena, ArenaRange, FrozenBytes};
 pub use budget::{Budget, Kind, MemoryUse, Reclaim, Reservation};
 pub use open::OpenRange;
 pub use private::{PrivateMemory, is_frozen};
+pub(crate) use stream::ask;
+pub use stream::stream;
 pub use trim::set_trim;
 pub(crate) use trim::trim;
 pub use writer::RangeWriter;

@@ -4,11 +4,12 @@ use std::fmt::Debug;
 
 use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray};
 use arrow::datatypes::{
-    DataType, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
-    UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    ArrowNativeType, DataType, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type,
+    Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use datafusion::common::{Result, ScalarValue, exec_err};
 use datafusion::logical_expr::Accumulator;
+use firndb_storage::memory::stream;
 
 use super::{Kind, total_type};
 use crate::Error;
@@ -137,14 +138,13 @@ impl Approximate {
 
     /// Adds many values: sixteen sums side by side, each with what it lost (Knuth's branch-free sum of two), so that the loop
     /// vectorizes. A value that is not finite shows in them, and its run is added one by one.
-    fn add_values<N: Copy>(&mut self, values: &[N], double: impl Fn(N) -> f64) {
+    fn add_values<N: ArrowNativeType>(&mut self, values: &[N], double: impl Fn(N) -> f64) {
         const LANES: usize = 16;
         const RUN: usize = 4096;
         for run in values.chunks(RUN) {
             let (mut sums, mut lost) = ([0.0f64; LANES], [0.0f64; LANES]);
-            let lanes = run.chunks_exact(LANES);
-            let rest = lanes.remainder();
-            for chunk in lanes {
+            let (lanes, rest) = run.as_chunks::<LANES>();
+            for chunk in stream(lanes.as_flattened()).flat_map(|run| run.as_chunks::<LANES>().0) {
                 for lane in 0..LANES {
                     let value = double(chunk[lane]);
                     let sum = sums[lane] + value;
@@ -245,9 +245,12 @@ fn sum_signed(values: &[i64]) -> i128 {
     const BOUND: i64 = 1 << 40;
     let mut total = 0;
     for piece in values.chunks(SAFE_PIECE) {
-        let (sum, bits) = piece.iter().fold((0i64, 0u64), |(sum, bits), &value| {
-            let shifted = value.wrapping_add(BOUND) as u64;
-            (sum.wrapping_add(value), bits | shifted)
+        let start = (0i64, 0u64);
+        let (sum, bits) = stream(piece).fold(start, |start, run| {
+            run.iter().fold(start, |(sum, bits), &value| {
+                let shifted = value.wrapping_add(BOUND) as u64;
+                (sum.wrapping_add(value), bits | shifted)
+            })
         });
         total += if bits < 2 * BOUND as u64 {
             i128::from(sum)
@@ -316,8 +319,8 @@ fn fold<T: ArrowPrimitiveType, A>(
     start: A,
     f: impl Fn(A, T::Native) -> A,
 ) -> A {
-    pieces(values).fold(start, |sum, piece| {
-        piece.iter().fold(sum, |sum, &value| f(sum, value))
+    pieces(values).flat_map(stream).fold(start, |sum, run| {
+        run.iter().fold(sum, |sum, &value| f(sum, value))
     })
 }
 

@@ -17,7 +17,7 @@ use crate::block::cells::Physical;
 use crate::block::heap::{HeapReader, view_length, view_place};
 use crate::block::hot::HotColumn;
 use crate::frozen::FrozenColumn;
-use crate::frozen::build::{Cells, Texts, build_cells, build_column, build_texts};
+use crate::frozen::build::{Cells, Peaks, Texts, build_cells, build_column, build_texts};
 use crate::memory::ask;
 use crate::relation::{ColumnInfo, Relation};
 use crate::{Error, Result};
@@ -163,7 +163,14 @@ impl Texts for BlockTexts<'_> {
         &self.lengths[piece]
     }
 
-    fn load(&mut self, piece: usize, rows: std::ops::Range<usize>, into: &mut [u8]) {
+    fn load(
+        &mut self,
+        piece: usize,
+        rows: std::ops::Range<usize>,
+        nulls: Option<&NullBuffer>,
+        into: &mut [u8],
+        peaks: &mut Peaks,
+    ) {
         let mut rest = into;
         let mut from = rows.start;
         while from < rows.end {
@@ -185,6 +192,7 @@ impl Texts for BlockTexts<'_> {
                         let copied = hot.heap().is_some_and(|heap| {
                             copy_values(&mut heap.reader(pin), &views, lengths, into).is_ok()
                         });
+                        peaks.add(from - rows.start, views.iter().map(|view| view[0]), nulls);
                         (copied, views)
                     })
                 })
@@ -194,6 +202,7 @@ impl Texts for BlockTexts<'_> {
                 copied
             });
             if !copied {
+                // Nobody will see these bytes, nor what is told of them.
                 block.preempted = true;
                 into.fill(0);
             }

@@ -22,6 +22,7 @@ use super::cells::{copy_cells, copy_texts};
 use super::column::Statistics;
 use super::fixed::{copy_booleans, copy_fixed, copy_fixed_binary};
 use super::nested::copy_nested;
+pub(crate) use super::run_extremes::Peaks;
 use super::source::{Pieces, as_stored, check_stored, not_stored};
 use super::strings::{Strings, formatted};
 use crate::frozen::{Extent, FrozenColumn};

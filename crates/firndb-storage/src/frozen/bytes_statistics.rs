@@ -12,7 +12,7 @@ use arrow::datatypes::DataType;
 use super::column::Statistics;
 use super::distinct::{DistinctSketch, hash_bytes};
 use super::form::Form;
-use super::run_extremes::RunExtremes;
+use super::run_extremes::{Peaks, RunExtremes};
 use super::zone::{BytesBounds, ZONE_ROWS};
 use crate::Result;
 
@@ -83,23 +83,32 @@ impl<'a> BytesStatistics<'a> {
         ZONE_ROWS - self.zone_rows
     }
 
-    /// Adds a run of rows that fits the zone: values of these lengths one behind the other, nulls without bytes.
-    pub(super) fn add_run(&mut self, heap: &'a [u8], lengths: &[u32], nulls: Option<&NullBuffer>) {
+    /// Adds a run of rows that fits the zone: values of these lengths one behind the other, nulls without bytes. The least and the
+    /// greatest are among `peaks`. The value of a row ends at `end_of` it.
+    pub(super) fn add_run(
+        &mut self,
+        heap: &'a [u8],
+        lengths: &[u32],
+        nulls: Option<&NullBuffer>,
+        peaks: &Peaks,
+        end_of: impl Fn(usize) -> usize,
+    ) {
         let is_valid = |row: usize| nulls.is_none_or(|nulls| nulls.is_valid(row));
-        if nulls.is_none() {
-            for (row, start, end) in self.run.of(heap, lengths).into_iter().flatten() {
-                let (prefix, _) = ends_within(heap, start, end);
-                self.add_extremes(prefix, &heap[start..end], self.row + row as u32);
-            }
-        } else {
-            let mut start = 0;
-            for (row, &length) in lengths.iter().enumerate() {
-                let end = start + length as usize;
-                if is_valid(row) {
-                    let (prefix, _) = ends_within(heap, start, end);
-                    self.add_extremes(prefix, &heap[start..end], self.row + row as u32);
+        let start_of = |row: usize| end_of(row) - lengths[row] as usize;
+        for &row in peaks.rows.iter().filter(|&&row| is_valid(row)) {
+            self.add_peak(heap, row, start_of(row), end_of(row));
+        }
+        for part in &peaks.parts {
+            if nulls.is_some() {
+                for row in part.clone().filter(|&row| is_valid(row)) {
+                    self.add_peak(heap, row, start_of(row), end_of(row));
                 }
-                start = end;
+                continue;
+            }
+            let first = start_of(part.start);
+            let found = self.run.of(&heap[first..], &lengths[part.clone()]);
+            for (row, start, end) in found.into_iter().flatten() {
+                self.add_peak(heap, part.start + row, first + start, first + end);
             }
         }
         let begun = Instant::now();
@@ -119,6 +128,13 @@ impl<'a> BytesStatistics<'a> {
         if self.zone_rows == ZONE_ROWS {
             self.end_zone();
         }
+    }
+
+    /// Adds what may be an extreme: `heap[start..end]`, the value of a row of the run.
+    #[inline]
+    fn add_peak(&mut self, heap: &'a [u8], row: usize, start: usize, end: usize) {
+        let (prefix, _) = ends_within(heap, start, end);
+        self.add_extremes(prefix, &heap[start..end], self.row + row as u32);
     }
 
     #[inline(always)]

@@ -14,6 +14,7 @@ use super::build::Target;
 use super::bytes_statistics::BytesStatistics;
 use super::column::FrozenColumn;
 use super::fixed::FixedStatistics;
+use super::run_extremes::Peaks;
 use super::source::aligned;
 use super::value::Fixed;
 use crate::memory::FrozenBytes;
@@ -69,8 +70,16 @@ pub(crate) trait Texts {
     /// Number of bytes of each row of a piece; nulls have none.
     fn lengths(&self, piece: usize) -> &[u32];
 
-    /// Copies the values of rows of a piece, one behind the other: `into` has as many bytes as `rows` have.
-    fn load(&mut self, piece: usize, rows: std::ops::Range<usize>, into: &mut [u8]);
+    /// Copies the values of rows of a piece, one behind the other: `into` has as many bytes as `rows` have. Tells among which of them, counted from
+    /// the first of `rows`, the least and the greatest value are that `nulls` does not have.
+    fn load(
+        &mut self,
+        piece: usize,
+        rows: std::ops::Range<usize>,
+        nulls: Option<&NullBuffer>,
+        into: &mut [u8],
+        peaks: &mut Peaks,
+    );
 }
 
 /// Builds a column of strings or bytes.
@@ -105,6 +114,7 @@ pub(super) unsafe fn copy_texts(
     first.fill(0);
     let mut rest = &mut heap[..heap_bytes];
     let mut statistics = BytesStatistics::new(stored);
+    let mut peaks = Peaks::default();
     let mut end = 0_i32;
     for (piece, (rows, nulls)) in pieces.iter().enumerate() {
         let mut at = 0;
@@ -114,18 +124,22 @@ pub(super) unsafe fn copy_texts(
             let (run_ends, others) = ends.split_at_mut(count * size_of::<i32>());
             ends = others;
             let lengths = &texts.lengths(piece)[run.clone()];
-            let mut length = 0;
-            for (place, &bytes) in run_ends.as_chunks_mut().0.iter_mut().zip(lengths) {
+            let (start, mut length) = (end, 0);
+            let (run_ends, _) = run_ends.as_chunks_mut();
+            for (place, &bytes) in run_ends.iter_mut().zip(lengths) {
                 length += bytes as usize;
                 // The heap as a whole was checked to fit.
-                *place = (end + length as i32).to_ne_bytes();
+                *place = (start + length as i32).to_ne_bytes();
             }
             end += length as i32;
             let (values, others) = std::mem::take(&mut rest).split_at_mut(length);
             rest = others;
-            texts.load(piece, run, values);
+            let nulls = run_nulls(nulls, at, count);
+            peaks.clear();
+            texts.load(piece, run, nulls.as_ref(), values, &mut peaks);
             let lengths = &texts.lengths(piece)[at..at + count];
-            statistics.add_run(values, lengths, run_nulls(nulls, at, count).as_ref());
+            let end_of = |row: usize| (i32::from_ne_bytes(run_ends[row]) - start) as usize;
+            statistics.add_run(values, lengths, nulls.as_ref(), &peaks, end_of);
             at += count;
         }
     }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use arrow::array::RecordBatchReader;
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, RecordBatchReader};
+use arrow::error::ArrowError;
 use datafusion::common::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -15,6 +16,7 @@ use crate::catalog::TableEntry;
 use crate::error::{Error, Result, SqlState};
 use crate::scan::frame::check_foreign;
 use crate::statement::{dml, unknown_column};
+use crate::types::one_nan;
 
 impl Session {
     pub(super) fn append_rows(
@@ -61,7 +63,9 @@ impl Session {
                         cancellation.check().map_err(DataFusionError::from)?;
                         let batch = batch.map_err(DataFusionError::from)?;
                         batch.columns().iter().try_for_each(check_foreign)?;
-                        Ok(batch)
+                        let columns = batch.columns().iter().map(one_nan);
+                        let columns = columns.collect::<std::result::Result<_, _>>()?;
+                        Ok(batch_of(&batch, columns)?)
                     }),
                 );
                 let stream: SendableRecordBatchStream = Box::pin(RecordBatchStreamAdapter::new(
@@ -80,6 +84,15 @@ impl Session {
             located(Error { state, ..error }, &text.source)
         })
     }
+}
+
+/// A batch with other columns.
+fn batch_of(
+    batch: &RecordBatch,
+    columns: Vec<ArrayRef>,
+) -> std::result::Result<RecordBatch, ArrowError> {
+    let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(batch.schema(), columns, &rows)
 }
 
 /// The table's column for each column of the rows.

@@ -17,6 +17,7 @@ use crate::error::{Error, Result, SqlState};
 use crate::parse::{self, Arguments, Command, ParameterNames, Parsed, ParsedText, Source};
 use crate::session::{Outcome, Parameters};
 use crate::statement::{self, Work, dml};
+use crate::types::one_nan;
 use crate::{expr, types};
 
 /// A statement that PREPARE named.
@@ -242,8 +243,8 @@ impl Session {
         };
         let call = Call::new(statement, Arc::default(), None, self.running.begin());
         let column = |parameter: usize, _: &FieldRef| {
-            let column = columns.get(parameter).cloned();
-            column.ok_or_else(|| no_parameter(parameter))
+            let column = columns.get(parameter);
+            Ok(one_nan(column.ok_or_else(|| no_parameter(parameter))?)?)
         };
         self.run_in_transaction(
             inner,

@@ -1,5 +1,5 @@
-//! One type for values that meet: the branches of CASE, the arguments of COALESCE and its like, the inputs of UNION, the
-//! rows of VALUES.
+//! One type for values that meet: the branches of CASE, the arguments of COALESCE and its like, the inputs of UNION, INTERSECT and
+//! EXCEPT, the rows of VALUES.
 //!
 //! DataFusion's coercion makes a double and a decimal a DECIMAL(30,15), which turns 1e-20 into 0 and refuses NaN. A double
 //! that meets a decimal makes both doubles, as in PostgreSQL and DuckDB. And before DataFusion coerces, a CASE claims the type
@@ -9,10 +9,13 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, TimeUnit};
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{DFSchema, Result};
+use datafusion::common::{DFSchema, NullEquality, Result};
 use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::type_coercion::binary::type_union_coercion;
 use datafusion::logical_expr::type_coercion::other::get_coerce_type_for_case_expression;
-use datafusion::logical_expr::{Case, Expr, ExprSchemable, LogicalPlan, Projection, Union, Values};
+use datafusion::logical_expr::{
+    Case, Distinct, Expr, ExprSchemable, Join, JoinType, LogicalPlan, Projection, Union, Values,
+};
 use datafusion::optimizer::analyzer::type_coercion::TypeCoercionRewriter;
 
 use super::arithmetic::Arithmetic;
@@ -78,6 +81,86 @@ pub(crate) fn settled_union(union: Union) -> Result<LogicalPlan> {
         LogicalPlan::Union(union) => TypeCoercionRewriter::coerce_union(union),
         other => Ok(other),
     }
+}
+
+/// INTERSECT and EXCEPT, which are joins of all columns of both sides that take NULL for a value, with both sides in the types in
+/// which their numbers meet.
+pub(super) fn settled_set(join: Join) -> Result<LogicalPlan> {
+    let (left, right) = (join.left.schema(), join.right.schema());
+    let is_set = join.null_equality == NullEquality::NullEqualsNull
+        && matches!(join.join_type, JoinType::LeftSemi | JoinType::LeftAnti)
+        && join.on.len() == left.fields().len()
+        && join.on.len() == right.fields().len();
+    let types = set_types(left, right);
+    if !is_set || types.iter().all(Option::is_none) {
+        return Ok(LogicalPlan::Join(join));
+    }
+    // The left side's duplicates go after it is converted.
+    let left = match join.left.as_ref() {
+        LogicalPlan::Distinct(Distinct::All(input)) => Arc::new(LogicalPlan::Distinct(
+            Distinct::All(Arc::new(converted_columns(input, &types)?)),
+        )),
+        other => Arc::new(converted_columns(other, &types)?),
+    };
+    let right = Arc::new(converted_columns(&join.right, &types)?);
+    Ok(LogicalPlan::Join(Join::try_new(
+        left,
+        right,
+        join.on,
+        join.filter,
+        join.join_type,
+        join.join_constraint,
+        join.null_equality,
+        join.null_aware,
+    )?))
+}
+
+/// The inputs of a set operation in the types in which their numbers meet.
+pub(crate) fn set_inputs(
+    left: LogicalPlan,
+    right: LogicalPlan,
+) -> Result<(LogicalPlan, LogicalPlan)> {
+    let types = set_types(left.schema(), right.schema());
+    if types.iter().all(Option::is_none) {
+        return Ok((left, right));
+    }
+    let left = converted_columns(&left, &types)?;
+    Ok((left, converted_columns(&right, &types)?))
+}
+
+/// For each column the type in which its numbers meet, where the sides' types differ.
+fn set_types(left: &DFSchema, right: &DFSchema) -> Vec<Option<DataType>> {
+    let columns = left.fields().iter().zip(right.fields());
+    columns
+        .map(|(left, right)| {
+            let (left, right) = (left.data_type(), right.data_type());
+            if left == right || !left.is_numeric() || !right.is_numeric() {
+                return None;
+            }
+            common(&[left.clone(), right.clone()]).or_else(|| type_union_coercion(left, right))
+        })
+        .collect()
+}
+
+/// A plan's columns under their names, some in other types.
+fn converted_columns(input: &LogicalPlan, types: &[Option<DataType>]) -> Result<LogicalPlan> {
+    let columns = input
+        .schema()
+        .iter()
+        .zip(types)
+        .map(|((qualifier, field), to)| {
+            let column = Expr::from((qualifier, field));
+            let Some(to) = to else {
+                return Ok(column);
+            };
+            let value = converted(column, field.data_type(), to)?;
+            Ok(value.alias_qualified(qualifier.cloned(), field.name()))
+        })
+        .collect::<Result<Vec<_>>>()?;
+    Ok(LogicalPlan::Projection(Projection::try_new(
+        columns,
+        Arc::new(input.clone()),
+    )?))
 }
 
 /// What makes the values more than their Arrow type says, if it is the same for all that are not NULL: UUID, JSON, an enum.
@@ -150,11 +233,12 @@ pub(crate) fn unified_call(function: &ScalarFunction, schema: &DFSchema) -> Resu
     ))))
 }
 
-/// The inputs of a UNION, or the rows of VALUES, with doubles where doubles and decimals meet.
+/// The inputs of a set operation, or the rows of VALUES, with doubles where doubles and decimals meet.
 pub(crate) fn unified_rows(plan: LogicalPlan) -> Result<LogicalPlan> {
     match plan {
         LogicalPlan::Union(union) => unified_union(union),
         LogicalPlan::Values(values) => unified_values(values),
+        LogicalPlan::Join(join) => settled_set(join),
         other => Ok(other),
     }
 }
@@ -181,25 +265,8 @@ fn unified_union(union: Union) -> Result<LogicalPlan> {
     }
     let inputs = union
         .inputs
-        .into_iter()
-        .map(|input| {
-            let columns = input
-                .schema()
-                .iter()
-                .zip(&mixed)
-                .map(|((qualifier, field), mixed)| {
-                    let column = Expr::from((qualifier, field));
-                    let Some(common) = mixed else {
-                        return Ok(column);
-                    };
-                    let value = converted(column, field.data_type(), common)?;
-                    Ok(value.alias_qualified(qualifier.cloned(), field.name()))
-                })
-                .collect::<Result<Vec<_>>>()?;
-            Ok(Arc::new(LogicalPlan::Projection(Projection::try_new(
-                columns, input,
-            )?)))
-        })
+        .iter()
+        .map(|input| Ok(Arc::new(converted_columns(input, &mixed)?)))
         .collect::<Result<Vec<_>>>()?;
     Ok(LogicalPlan::Union(Union::try_new_with_loose_types(inputs)?))
 }

@@ -2,99 +2,26 @@
 //!
 //! Arrow compares floating point numbers by IEEE 754's total order, in which -0.0 is less than 0.0 and a NaN with its
 //! sign bit set less than everything. So keys of groups, DISTINCT, joins and sorts, and both sides of a comparison of
-//! two columns, are brought to one zero and one NaN. A comparison with a constant keeps its column bare, so that scans can skip by it: the
-//! constant is then the zero of the right sign.
+//! two columns, are brought to one zero and one NaN, at any depth of lists and structs. A comparison with a constant keeps its column
+//! bare, so that scans can skip by it: the constant is then the zero of the right sign. Another NaN than the one is in no
+//! column (`crate::types::one_nan`).
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray};
-use arrow::datatypes::{DataType, Float32Type, Float64Type};
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{DFSchema, Result, ScalarValue, exec_err};
-use datafusion::logical_expr::expr::WindowFunctionParams;
+use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::logical_expr::expr::{InSubquery, WindowFunctionParams};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    Aggregate, Between, BinaryExpr, ColumnarValue, Distinct, Expr, ExprSchemable, GroupingSet,
-    LogicalPlan, LogicalPlanBuilder, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
-    Signature, SortExpr, Volatility,
+    Aggregate, Between, BinaryExpr, Distinct, Expr, ExprSchemable, GroupingSet, LogicalPlan,
+    LogicalPlanBuilder, Operator, SortExpr,
 };
 
+use super::canonical_float::{CanonicalFloat, NAME};
 use super::operators::joined;
 use super::{inherited, intervals, orders};
-
-/// Brings a number to the zero and the NaN that stand for all.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct CanonicalFloat {
-    signature: Signature,
-}
-
-impl CanonicalFloat {
-    fn call(expr: Expr) -> Expr {
-        let function = CanonicalFloat {
-            signature: Signature::any(1, Volatility::Immutable),
-        };
-        ScalarUDF::new_from_impl(function).call(vec![expr])
-    }
-}
-
-impl ScalarUDFImpl for CanonicalFloat {
-    fn name(&self) -> &str {
-        "canonical_float"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        match types {
-            [float] if float.is_floating() => Ok(float.clone()),
-            _ => exec_err!("canonical_float takes one floating point number"),
-        }
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let [value] = args.args.as_slice() else {
-            return exec_err!("canonical_float takes one floating point number");
-        };
-        match value {
-            ColumnarValue::Array(array) => Ok(ColumnarValue::Array(canonical(array)?)),
-            ColumnarValue::Scalar(value) => {
-                let array = canonical(&value.to_array()?)?;
-                ScalarValue::try_from_array(&array, 0).map(ColumnarValue::Scalar)
-            }
-        }
-    }
-}
-
-fn canonical(values: &ArrayRef) -> Result<ArrayRef> {
-    fn map<T: ArrowPrimitiveType>(
-        values: &ArrayRef,
-        f: impl Fn(T::Native) -> T::Native,
-    ) -> ArrayRef {
-        let values: PrimitiveArray<T> = values.as_primitive::<T>().unary(f);
-        Arc::new(values)
-    }
-    // -0.0 + 0.0 is 0.0, and nothing else changes by it.
-    match values.data_type() {
-        DataType::Float64 => Ok(map::<Float64Type>(values, |value| {
-            if value.is_nan() {
-                f64::NAN
-            } else {
-                value + 0.0
-            }
-        })),
-        DataType::Float32 => Ok(map::<Float32Type>(values, |value| {
-            if value.is_nan() {
-                f32::NAN
-            } else {
-                value + 0.0
-            }
-        })),
-        other => exec_err!("{other} is no floating point number"),
-    }
-}
+use crate::types::has_floats;
 
 /// The comparison of floating point numbers `binary`, if it is one that Arrow would get wrong.
 pub(super) fn comparison(binary: &BinaryExpr, schema: &DFSchema) -> Result<Option<Expr>> {
@@ -102,7 +29,9 @@ pub(super) fn comparison(binary: &BinaryExpr, schema: &DFSchema) -> Result<Optio
     if !is_float(left, schema)? && !is_float(right, schema)? {
         return Ok(None);
     }
+    let nested = left.get_type(schema)?.is_nested() || right.get_type(schema)?.is_nested();
     match (left, right) {
+        _ if nested => {}
         (Expr::Literal(_, _), Expr::Literal(_, _)) => {}
         (column, Expr::Literal(value, _)) => {
             return Ok(zero_of(value).and_then(|zeros| with_zero(column, binary.op, zeros)));
@@ -194,6 +123,32 @@ fn with_zero(
         operator,
         literal(zero),
     )))
+}
+
+/// `x IN (SELECT y …)` of floating point numbers: value and members in the type in which they are compared, with one zero and one NaN. `None`
+/// where there are none.
+pub(super) fn membership(membership: &InSubquery, schema: &DFSchema) -> Result<Option<Expr>> {
+    let subquery = &membership.subquery;
+    let [(qualifier, field)] = subquery.subquery.schema().iter().collect::<Vec<_>>()[..] else {
+        return Ok(None);
+    };
+    let member = Expr::from((qualifier, field));
+    let members = subquery.subquery.schema();
+    let brought = is_canonical(&membership.expr);
+    if brought || !is_float(&membership.expr, schema)? && !has_floats(field.data_type()) {
+        return Ok(None);
+    }
+    let value = membership.expr.as_ref().clone();
+    let (value, member) = joined(value, schema, member, members)?;
+    let member = canonical_key(member, members)?.alias(field.name());
+    let plan = LogicalPlanBuilder::from(subquery.subquery.as_ref().clone())
+        .project(vec![member])?
+        .build()?;
+    Ok(Some(Expr::InSubquery(InSubquery::new(
+        Box::new(canonical_key(value, schema)?),
+        subquery.with_plan(Arc::new(plan)),
+        membership.negated,
+    ))))
 }
 
 /// Brings the keys of a plan node to one zero and one NaN.
@@ -334,7 +289,7 @@ fn canonical_columns(input: LogicalPlan, chosen: impl Fn(&Expr) -> bool) -> Resu
         .iter()
         .map(|(qualifier, field)| {
             let column = Expr::from((qualifier, field));
-            if field.data_type().is_floating() && chosen(&column) {
+            if has_floats(field.data_type()) && chosen(&column) {
                 changed = true;
                 CanonicalFloat::call(column).alias_qualified(qualifier.cloned(), field.name())
             } else {
@@ -392,13 +347,13 @@ fn is_float(expr: &Expr, schema: &DFSchema) -> Result<bool> {
     if matches!(expr, Expr::GroupingSet(_)) {
         return Ok(false);
     }
-    Ok(expr.get_type(schema)?.is_floating())
+    Ok(has_floats(&expr.get_type(schema)?))
 }
 
 fn is_canonical(expr: &Expr) -> bool {
     match expr {
         Expr::Alias(alias) => is_canonical(&alias.expr),
-        Expr::ScalarFunction(function) => function.name() == "canonical_float",
+        Expr::ScalarFunction(function) => function.name() == NAME,
         _ => false,
     }
 }

@@ -17,8 +17,10 @@ use datafusion::logical_expr::{
     ScalarUDFImpl, Signature, Volatility, lit,
 };
 
+use super::canonical_float::meeting;
 use super::cast::Cast;
 use super::convert::Rule;
+use crate::types::canonical;
 
 /// The comparison by more or less of two nested values.
 pub(super) fn comparison(binary: &BinaryExpr, schema: &DFSchema) -> Result<Option<Expr>> {
@@ -33,7 +35,8 @@ pub(super) fn comparison(binary: &BinaryExpr, schema: &DFSchema) -> Result<Optio
     }
     let common = match left.data_type() == right.data_type() {
         true => Some(left.data_type().clone()),
-        false => comparison_coercion(left.data_type(), right.data_type()),
+        false => meeting(left.data_type(), right.data_type())
+            .or_else(|| comparison_coercion(left.data_type(), right.data_type())),
     };
     let Some(common) = common else {
         return Ok(None);
@@ -103,7 +106,7 @@ fn order(left: &ArrayRef, right: &ArrayRef) -> Result<ArrayRef> {
         descending: false,
         nulls_first: false,
     };
-    let compare = make_comparator(left, right, options)?;
+    let compare = make_comparator(&canonical(left)?, &canonical(right)?, options)?;
     let nulls = NullBuffer::union(
         left.logical_nulls().as_ref(),
         right.logical_nulls().as_ref(),

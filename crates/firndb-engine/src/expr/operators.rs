@@ -1,5 +1,6 @@
 //! What an operator between two expressions becomes: typed, checked, and with literals brought to the other side's type.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, IntervalUnit, TimeUnit};
@@ -7,6 +8,7 @@ use datafusion::common::{ExprSchema, Result as DataFusionResult, ScalarValue};
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator};
 
 use super::arithmetic::{Arithmetic, ArithmeticOperator, MomentOperation, resolve};
+use super::canonical_float::meeting;
 use super::cast::{Cast, convert_scalar};
 use super::convert::{
     Conversion, MICROS_PER_DAY, POWERS, Rule, check_convertible, message_name, rescale, within,
@@ -91,13 +93,16 @@ fn undefined(symbol: &str, left: &Field, right: &Field) -> Error {
     )
 }
 
-/// Negation: of an integer as 0 - x, so that the smallest one overflows.
+/// Negation: of an integer as 0 - x, so that the smallest one overflows; of a floating point number likewise, so that there is one NaN.
 pub(crate) fn negation(operand: &Expr, schema: &dyn ExprSchema) -> DataFusionResult<Option<Expr>> {
     let (_, field) = operand.to_field(schema)?;
     let zero = match field.data_type() {
         integer if integer.is_integer() => ScalarValue::new_zero(integer)?,
         DataType::Interval(IntervalUnit::MonthDayNano) => ScalarValue::new_interval_mdn(0, 0, 0),
-        // The sign of floats and decimals turns without loss.
+        // -0.0 - x is -x for every number, zeros included, and the one NaN for NaN.
+        DataType::Float64 => ScalarValue::Float64(Some(-0.0)),
+        DataType::Float32 => ScalarValue::Float32(Some(-0.0)),
+        // The sign of decimals turns without loss.
         _ => return Ok(None),
     };
     let zero = Expr::Literal(zero, None);
@@ -127,6 +132,9 @@ pub(crate) fn comparison(
     let (_, right_field) = new_right.to_field(schema)?;
     if let Some(dates) = compare_dates(&new_left, &left_field, operator, &new_right, &right_field) {
         return Ok(Some(dates));
+    }
+    if let Some(real) = compare_real(&new_left, &left_field, operator, &new_right, &right_field)? {
+        return Ok(Some(real));
     }
     let (new_left, new_right) = meet(new_left, &left_field, new_right, &right_field)?;
     if new_left == *left && new_right == *right {
@@ -433,10 +441,72 @@ fn compare_dates(
     )))
 }
 
+/// A REAL compares with a number that is known as with the REAL at or beside it, so that its column stays bare; what it cannot
+/// equal, it is compared with as a double.
+fn compare_real(
+    left: &Expr,
+    left_field: &Field,
+    operator: Operator,
+    right: &Expr,
+    right_field: &Field,
+) -> Result<Option<Expr>> {
+    use Operator::{Gt, GtEq, Lt, LtEq};
+    let (real, number, number_field, operator) = match (left, right) {
+        (Expr::Literal(_, _), Expr::Literal(_, _)) => return Ok(None),
+        (real, Expr::Literal(number, _)) if *left_field.data_type() == DataType::Float32 => {
+            (real, number, right_field, Some(operator))
+        }
+        (Expr::Literal(number, _), real) if *right_field.data_type() == DataType::Float32 => {
+            (real, number, left_field, operator.swap())
+        }
+        _ => return Ok(None),
+    };
+    let (Some(operator), Some(number)) = (operator, double_of(number, number_field)?) else {
+        return Ok(None);
+    };
+    let nearest = number as f32;
+    let operator = match (operator, f64::from(nearest).partial_cmp(&number)) {
+        // Equal, or both NaN.
+        (operator, Some(Ordering::Equal) | None) => operator,
+        (Gt | GtEq, Some(Ordering::Greater)) => GtEq,
+        (Gt | GtEq, Some(Ordering::Less)) => Gt,
+        (Lt | LtEq, Some(Ordering::Greater)) => Lt,
+        (Lt | LtEq, Some(Ordering::Less)) => LtEq,
+        _ => return Ok(None),
+    };
+    Ok(Some(Expr::BinaryExpr(BinaryExpr::new(
+        Box::new(real.clone()),
+        operator,
+        Box::new(Expr::Literal(ScalarValue::Float32(Some(nearest)), None)),
+    ))))
+}
+
+/// A number as a double, if it is one and not NULL.
+pub(super) fn double_of(number: &ScalarValue, field: &Field) -> Result<Option<f64>> {
+    if !field.data_type().is_numeric() {
+        return Ok(None);
+    }
+    let double = Field::new("", DataType::Float64, true);
+    let how = Conversion::new(Rule::Explicit);
+    Ok(match convert_scalar(number, field, &double, how)? {
+        ScalarValue::Float64(double) => double,
+        _ => None,
+    })
+}
+
 /// Both sides in one type, where DataFusion would choose another than we.
-fn meet(left: Expr, left_field: &Field, right: Expr, right_field: &Field) -> Result<(Expr, Expr)> {
+pub(super) fn meet(
+    left: Expr,
+    left_field: &Field,
+    right: Expr,
+    right_field: &Field,
+) -> Result<(Expr, Expr)> {
     use DataType::{Date32, Timestamp};
     let (l, r) = (left_field.data_type(), right_field.data_type());
+    if let Some(common) = meeting(l, r) {
+        let left = to_type(left, left_field, &common)?;
+        return Ok((left, to_type(right, right_field, &common)?));
+    }
     let takes_text = |data_type: &DataType| {
         data_type.is_numeric()
             || data_type.is_temporal()

@@ -14,26 +14,29 @@ use arrow::datatypes::{DataType, Field, FieldRef, TimeUnit};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result};
 use datafusion::config::ConfigOptions;
-use datafusion::logical_expr::expr::{InList, ScalarFunction};
+use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    Between, BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, and, lit, not,
+    Between, BinaryExpr, Case, Expr, ExprSchemable, LogicalPlan, Operator, and, not,
 };
 use datafusion::optimizer::AnalyzerRule;
 
 use super::arithmetic::ArithmeticOperator;
-use super::branches::{settled_union, unified_call, unified_case, unified_rows};
+use super::branches::{settled_set, settled_union, unified_call, unified_case, unified_rows};
+use super::canonical_float::{CanonicalFloat, OneNan};
 use super::cast::{Cast, is_lossless};
 use super::convert::{Rule, canonical_type};
 use super::floats;
 use super::functions::{self, Expansion};
 use super::guards;
+use super::in_lists::listed;
 use super::intervals;
 use super::nested;
-use super::operators::{aligned, arithmetic, comparison, negation};
+use super::operators::{arithmetic, comparison, negation};
 use super::orders;
 use crate::parse::DATE_PART;
+use crate::types::has_floats;
 
 /// Before DataFusion's coercion.
 #[derive(Debug)]
@@ -99,6 +102,7 @@ pub(crate) fn settled(plan: LogicalPlan) -> Result<LogicalPlan> {
     plan.transform_up(|node| {
         let node = match node {
             LogicalPlan::Union(union) => settled_union(union)?,
+            LogicalPlan::Join(join) => settled_set(join)?,
             other => other,
         };
         rewrite_expressions(node, &mut |expr, schema| match expr {
@@ -170,9 +174,13 @@ fn checked(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             let ordered = orders::over_window(function, schema)?;
             ordered.map(|function| Expr::WindowFunction(Box::new(function)))
         }
+        Expr::InSubquery(ref membership) => floats::membership(membership, schema)?,
         Expr::Between(ref between) => Some(bounded(between, schema)?),
         Expr::InList(list) => return listed(list, schema).map(Transformed::yes),
-        Expr::Case(case) => return unified_case(case, schema),
+        Expr::Case(case) => {
+            let case = searched(case, schema)?;
+            return Ok(Transformed::yes(unified_case(case, schema)?.data));
+        }
         Expr::ScalarFunction(ref function) => {
             if let Some(local) = in_session_zone(function, schema)? {
                 return Ok(Transformed::yes(local));
@@ -182,6 +190,9 @@ fn checked(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             }
             if let Some(expansion) = expanded(function, schema)? {
                 return Ok(Transformed::yes(expansion));
+            }
+            if yields_nans(function) && has_floats(&expr.get_type(schema)?) {
+                return Ok(Transformed::yes(OneNan::function().call(vec![expr])));
             }
             let unit = match expr.get_type(schema)? {
                 DataType::Timestamp(unit, zone) => Some((unit, zone)),
@@ -278,6 +289,16 @@ fn expanded(function: &ScalarFunction, schema: &DFSchema) -> Result<Option<Expr>
     )
 }
 
+/// Whether a function may yield another NaN than the one. Those that hand on what they are given, and our own, do not.
+fn yields_nans(function: &ScalarFunction) -> bool {
+    const MATHEMATICS: [&str; 24] = [
+        "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "cos", "cosh", "cot",
+        "exp", "gamma", "lgamma", "ln", "log", "log10", "log2", "power", "sin", "sinh", "sqrt",
+        "tan", "tanh",
+    ];
+    MATHEMATICS.contains(&function.func.name())
+}
+
 fn arithmetic_operator(operator: Operator) -> Option<ArithmeticOperator> {
     Some(match operator {
         Operator::Plus => ArithmeticOperator::Plus,
@@ -304,7 +325,8 @@ fn is_comparison(operator: Operator) -> bool {
     )
 }
 
-fn compared(binary: &BinaryExpr, schema: &DFSchema) -> Result<Option<Expr>> {
+/// A comparison with our semantics, where they are other than those that it has.
+pub(super) fn compared(binary: &BinaryExpr, schema: &DFSchema) -> Result<Option<Expr>> {
     // The column first: in an outer join's condition DataFusion takes `0 = column` for a key of the side that it says nothing about.
     let turned = match binary.op.swap() {
         Some(operator) if !binary.left.any_column_refs() && binary.right.any_column_refs() => Some(
@@ -367,42 +389,43 @@ fn bounded(between: &Between, schema: &DFSchema) -> Result<Expr> {
     })
 }
 
-/// IN with a list. DataFusion takes a CASE among the items for a constant, so a list of more than literals and columns becomes
-/// comparisons.
-fn listed(list: InList, schema: &DFSchema) -> Result<Expr> {
-    let (_, field) = list.expr.to_field(schema)?;
-    let plain = |item: &Expr| matches!(item, Expr::Literal(_, _) | Expr::Column(_));
-    if !list.list.iter().all(plain) {
-        let mut any: Option<Expr> = None;
-        for item in list.list {
-            let equal = BinaryExpr::new(list.expr.clone(), Operator::Eq, Box::new(item));
-            let equal = compared(&equal, schema)?.unwrap_or(Expr::BinaryExpr(equal));
-            any = Some(match any {
-                Some(others) => others.or(equal),
-                None => equal,
-            });
-        }
-        let any = any.unwrap_or_else(|| lit(false));
-        return Ok(if list.negated { not(any) } else { any });
+/// `CASE x WHEN a` with floating point numbers as `CASE WHEN x = a`: DataFusion compares their bits, and decimals of another type than
+/// `=` does.
+fn searched(mut case: Case, schema: &DFSchema) -> Result<Case> {
+    let Some(operand) = &case.expr else {
+        return Ok(case);
+    };
+    let mut floats = has_floats(&operand.get_type(schema)?);
+    for (when, _) in &case.when_then_expr {
+        floats |= has_floats(&when.get_type(schema)?);
     }
-    let double: FieldRef = Arc::new(Field::new("", DataType::Float64, true));
-    let mut items = Vec::with_capacity(list.list.len());
-    for item in list.list {
-        let (_, item_field) = item.to_field(schema)?;
-        let item = match field.data_type().is_floating() && item_field.data_type().is_numeric() {
-            // So that zero is one of the floating point zeros.
-            true => Cast::call(item, &item_field, &double, Rule::Explicit)?,
-            false => aligned(item, &item_field, &field)?,
+    if !floats {
+        return Ok(case);
+    }
+    if operand.is_volatile() {
+        // It is computed once: as doubles, numbers of any two types compare.
+        let brought = |expr: &Expr| -> Result<Box<Expr>> {
+            let (_, field) = expr.to_field(schema)?;
+            if !field.data_type().is_numeric() {
+                return Ok(Box::new(expr.clone()));
+            }
+            let double = Arc::new(Field::new("", DataType::Float64, true));
+            let double = Cast::call(expr.clone(), &field, &double, Rule::Explicit)?;
+            Ok(Box::new(CanonicalFloat::call(double)))
         };
-        items.extend(floats::other_zero(&item));
-        items.push(item);
+        case.expr = Some(brought(operand)?);
+        for (when, _) in &mut case.when_then_expr {
+            *when = brought(when)?;
+        }
+        return Ok(case);
     }
-    if intervals::is_interval(&list.expr, schema)? {
-        let items = items.into_iter().map(intervals::length_of).collect();
-        let value = Box::new(intervals::length_of(*list.expr));
-        return Ok(Expr::InList(InList::new(value, items, list.negated)));
+    let operand = operand.clone();
+    case.expr = None;
+    for (when, _) in &mut case.when_then_expr {
+        let equal = BinaryExpr::new(operand.clone(), Operator::Eq, when.clone());
+        **when = compared(&equal, schema)?.unwrap_or(Expr::BinaryExpr(equal));
     }
-    Ok(Expr::InList(InList::new(list.expr, items, list.negated)))
+    Ok(case)
 }
 
 /// The zone of `x AT TIME ZONE 'zone'`, which SqlToRel plans as a cast to nanoseconds, a type that SQL text cannot name.

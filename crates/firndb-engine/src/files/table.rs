@@ -6,11 +6,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{FieldRef, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, internal_err};
+use datafusion::config::ConfigOptions;
 use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::datasource::listing::PartitionedFile;
@@ -21,10 +22,12 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::object_store::ObjectMeta;
 use datafusion::object_store::path::Path as StorePath;
-use datafusion::physical_expr::EquivalenceProperties;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{EquivalenceProperties, ScalarFunctionExpr};
 use datafusion::physical_plan::coop::make_cooperative;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PhysicalExpr, PlanProperties,
@@ -36,7 +39,9 @@ use super::infer;
 use super::options::{FileOptions, Format};
 use super::paths::{expand, file_error};
 use super::reader::{Reading, batches, missing_column};
+use crate::expr::OneNan;
 use crate::scan::frame::compute_schema;
+use crate::types::has_floats;
 use crate::{Error, Result};
 
 /// Files of one format with the columns of the first. The columns of the others go by their names, wherever a file has names for them.
@@ -167,8 +172,40 @@ impl FileTable {
             .with_projection_indices(projection.cloned())?
             .with_limit(limit)
             .build();
-        Ok(format.create_physical_plan(state, config).await?)
+        one_nan(format.create_physical_plan(state, config).await?)
     }
+}
+
+/// Rows whose floating point numbers have one NaN. A file's statistics know no NaN, so nothing above may skip or answer by those of
+/// such a column, nor does it.
+fn one_nan(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let schema = plan.schema();
+    let floats = |field: &FieldRef| has_floats(field.data_type());
+    if !schema.fields().iter().any(floats) {
+        return Ok(plan);
+    }
+    let function = Arc::new(OneNan::function());
+    let options = Arc::new(ConfigOptions::default());
+    let columns = schema
+        .fields()
+        .iter()
+        .enumerate()
+        .map(|(place, field)| {
+            let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(field.name(), place));
+            let shown: Arc<dyn PhysicalExpr> = match floats(field) {
+                false => column,
+                true => Arc::new(ScalarFunctionExpr::new(
+                    function.name(),
+                    Arc::clone(&function),
+                    vec![column],
+                    Arc::clone(field),
+                    Arc::clone(&options),
+                )),
+            };
+            (shown, field.name().clone())
+        })
+        .collect::<Vec<_>>();
+    Ok(Arc::new(ProjectionExec::try_new(columns, plan)?))
 }
 
 #[async_trait]

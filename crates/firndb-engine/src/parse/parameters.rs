@@ -23,6 +23,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::{Command, ParameterNames};
 use crate::error::{Error, Result, SqlState};
+use crate::types::one_nan_of;
 
 /// The values of a statement's parameters: `$k` is the k-th.
 #[derive(Debug, Clone, Default)]
@@ -47,7 +48,7 @@ impl Arguments {
             )));
         }
         Ok(Arguments {
-            values: values.to_vec(),
+            values: values.iter().map(one_nan_of).collect::<Result<_>>()?,
         })
     }
 
@@ -73,10 +74,10 @@ impl Arguments {
         let values = wanted
             .iter()
             .map(|name| {
-                given
+                let value = given
                     .get(name)
-                    .map(|value| (*value).clone())
-                    .ok_or_else(|| mismatch(format!("there is no value for parameter ${name}")))
+                    .ok_or_else(|| mismatch(format!("there is no value for parameter ${name}")))?;
+                one_nan_of(value)
             })
             .collect::<Result<_>>()?;
         Ok(Arguments { values })

@@ -14,7 +14,7 @@ use datafusion::common::stats::Precision;
 
 use super::source::{MORSEL_ROWS, MorselSource};
 use crate::session::Frame;
-use crate::types::stored_field;
+use crate::types::{one_nan, stored_field};
 use crate::{Error, Result, SqlState};
 
 /// The type in which the engine computes what a foreign Arrow column holds: itself for most.
@@ -57,11 +57,15 @@ pub fn compute_schema(foreign: &Schema) -> SchemaRef {
     ))
 }
 
-/// A column as `target`, its [`compute_type`]. Strings and binaries keep their data buffers.
+/// A column as `target`, its [`compute_type`], with one NaN. Strings and binaries keep their data buffers.
 pub fn compute_array(
     array: &ArrayRef,
     target: &DataType,
 ) -> std::result::Result<ArrayRef, ArrowError> {
+    one_nan(&decoded(array, target)?)
+}
+
+fn decoded(array: &ArrayRef, target: &DataType) -> std::result::Result<ArrayRef, ArrowError> {
     if array.data_type() == target {
         return Ok(Arc::clone(array));
     }
@@ -74,13 +78,13 @@ pub fn compute_array(
         && values.data_type() != target
     {
         let unpacked = cast_with_options(array, values.data_type(), &strict)?;
-        return compute_array(&unpacked, target);
+        return decoded(&unpacked, target);
     }
     // A dictionary may hold a NULL among its values, which the cast to views does not see.
     if let Some(dictionary) = array.as_any_dictionary_opt()
         && dictionary.values().logical_null_count() > 0
     {
-        let values = compute_array(dictionary.values(), target)?;
+        let values = decoded(dictionary.values(), target)?;
         return arrow::compute::take(&values, dictionary.keys(), None);
     }
     cast_with_options(array, target, &strict)
@@ -215,8 +219,9 @@ impl MorselSource for FrameSource {
         let mut columns = Vec::with_capacity(projection.len());
         for (column, field) in rows.columns().iter().zip(schema.fields()) {
             check_foreign(column)?;
-            shared &= column.data_type() == field.data_type();
-            columns.push(compute_array(column, field.data_type())?);
+            let values = compute_array(column, field.data_type())?;
+            shared &= Arc::ptr_eq(&values, column);
+            columns.push(values);
         }
         let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(piece.rows));
         let batch = RecordBatch::try_new_with_options(schema, columns, &options)?;

@@ -37,6 +37,7 @@ use datafusion::logical_expr::{
 };
 
 use super::unnest;
+use crate::types::has_floats;
 use crate::{Error, Result, SqlState};
 
 /// The name under which a rewritten predicate sees its subquery; no user's name starts like this.
@@ -200,7 +201,9 @@ fn rewrite_filter(filter: Filter) -> PlanResult<Transformed<LogicalPlan>> {
     let conjuncts = split_conjunction_owned(filter.predicate)
         .into_iter()
         .map(|conjunct| match negated_membership(conjunct) {
-            Ok(membership) if is_null_aware(&membership)? => Ok(Expr::InSubquery(membership)),
+            Ok(membership) if is_null_aware(&membership, &schema)? => {
+                Ok(Expr::InSubquery(membership))
+            }
             Ok(membership) => as_value(Expr::InSubquery(membership), &schema, true),
             Err(other) => as_condition(other, &schema),
         })
@@ -229,12 +232,21 @@ fn negated_membership(expression: Expr) -> std::result::Result<InSubquery, Expr>
 
 /// Whether the null-aware anti join answers `x NOT IN (q)`. What is more than a column may turn out to be a constant, and its join
 /// one that does not know NULLs.
-fn is_null_aware(membership: &InSubquery) -> PlanResult<bool> {
+fn is_null_aware(membership: &InSubquery, schema: &DFSchemaRef) -> PlanResult<bool> {
     let mut key = membership.expr.as_ref();
     while let Expr::Cast(cast) = key {
         key = &cast.expr;
     }
-    Ok(matches!(key, Expr::Column(_)) && !unnest::depends(&membership.subquery.subquery)?)
+    Ok(matches!(key, Expr::Column(_))
+        && !unnest::depends(&membership.subquery.subquery)?
+        && !compares_floats(membership, schema)?)
+}
+
+/// Whether value or members are floating point numbers, or hold some: `x = y` then compares what they are brought to, not columns.
+fn compares_floats(membership: &InSubquery, schema: &DFSchemaRef) -> PlanResult<bool> {
+    let members = membership.subquery.subquery.schema().fields();
+    Ok(has_floats(&membership.expr.get_type(schema)?)
+        || members.iter().any(|member| has_floats(member.data_type())))
 }
 
 /// An expression for whose value NULL and FALSE are alike: joins may answer its predicates below AND and OR.
@@ -269,7 +281,8 @@ fn is_typed_alike(membership: &InSubquery, schema: &DFSchemaRef) -> PlanResult<b
         return Ok(true);
     };
     Ok(!unnest::depends(&membership.subquery.subquery)?
-        || membership.expr.get_type(schema)? == *member.data_type())
+        || membership.expr.get_type(schema)? == *member.data_type()
+            && !compares_floats(membership, schema)?)
 }
 
 /// An expression whose predicates have all three values. EXISTS has two, so a filter's mark joins may keep it.

@@ -10,6 +10,7 @@ use datafusion::logical_expr::{Expr, ExprFunctionExt, LogicalPlan, LogicalPlanBu
 use datafusion::sql::sqlparser::ast::{Query, SetExpr, SetOperator};
 
 use super::syntax::{bare_query, derived};
+use crate::expr::{set_inputs, settled};
 use crate::{Error, SqlState};
 
 /// Plans `l INTERSECT ALL r` or `l EXCEPT ALL r`.
@@ -35,6 +36,8 @@ pub(super) fn plan(query: Query, context: &mut dyn RelationPlannerContext) -> Re
         .iter()
         .map(|(qualifier, field)| (qualifier.cloned(), field.name().clone()))
         .collect();
+    // Rows are numbered among those that they equal on the other side, too.
+    let (left, right) = set_inputs(settled(left)?, settled(right)?)?;
     let (left, right) = (numbered(left)?, numbered(right)?);
     let plan = match op {
         SetOperator::Intersect => LogicalPlanBuilder::intersect(left, right, true)?,

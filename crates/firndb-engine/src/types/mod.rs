@@ -15,10 +15,12 @@
 //! the length of VARCHAR(n) and CHAR(n) and the labels of an enum under [`TYPE_KEY`] and [`LABELS_KEY`].
 
 mod declare;
+mod floats;
 mod name;
 mod store;
 
 pub use declare::{TypeNames, column_field};
+pub(crate) use floats::{canonical, has_floats, one_nan, one_nan_of};
 pub use name::sql_name;
 pub use store::{compute_field, stored_field};
 

@@ -16,7 +16,8 @@ use arrow::array::{Array, ArrayRef};
 use arrow::datatypes::{DataType, FieldRef, Schema};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::functions_aggregate::{
-    array_agg, bit_and_or_xor, bool_and_or, stddev, string_agg, variance,
+    array_agg, bit_and_or_xor, bool_and_or, correlation, covariance, regr, stddev, string_agg,
+    variance,
 };
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
@@ -24,6 +25,9 @@ use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, ReversedUDAF, Signature,
 };
 use datafusion::physical_expr::PhysicalExpr;
+
+use super::one_nan;
+use crate::types::one_nan_of;
 
 /// The aggregates that replace DataFusion's of the same name.
 pub(super) fn functions() -> Vec<Arc<AggregateUDF>> {
@@ -39,6 +43,17 @@ pub(super) fn functions() -> Vec<Arc<AggregateUDF>> {
         (variance::var_pop_udaf(), &["var_population"]),
         (stddev::stddev_udaf(), &["stddev_samp"]),
         (stddev::stddev_pop_udaf(), &[]),
+        (covariance::covar_samp_udaf(), &["covar"]),
+        (covariance::covar_pop_udaf(), &[]),
+        (correlation::corr_udaf(), &[]),
+        (regr::regr_slope_udaf(), &[]),
+        (regr::regr_intercept_udaf(), &[]),
+        (regr::regr_r2_udaf(), &[]),
+        (regr::regr_avgx_udaf(), &[]),
+        (regr::regr_avgy_udaf(), &[]),
+        (regr::regr_sxx_udaf(), &[]),
+        (regr::regr_syy_udaf(), &[]),
+        (regr::regr_sxy_udaf(), &[]),
         (bool_and_or::bool_and_udaf(), &["every"]),
         (bool_and_or::bool_or_udaf(), &[]),
         (bit_and_or_xor::bit_and_udaf(), &[]),
@@ -98,7 +113,9 @@ impl AggregateUDFImpl for Framed {
     }
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        self.inner.inner().accumulator(args)
+        let result = Arc::clone(&args.return_field);
+        let inner = self.inner.inner().accumulator(args)?;
+        Ok(one_nan::accumulator(inner, &result))
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
@@ -109,7 +126,9 @@ impl AggregateUDFImpl for Framed {
         &self,
         args: AccumulatorArgs,
     ) -> Result<Box<dyn GroupsAccumulator>> {
-        self.inner.inner().create_groups_accumulator(args)
+        let result = Arc::clone(&args.return_field);
+        let inner = self.inner.inner().create_groups_accumulator(args)?;
+        Ok(one_nan::groups(inner, &result))
     }
 
     fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
@@ -261,7 +280,7 @@ impl Accumulator for Frame {
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        self.aggregated()?.evaluate()
+        Ok(one_nan_of(&self.aggregated()?.evaluate()?)?)
     }
 
     fn size(&self) -> usize {

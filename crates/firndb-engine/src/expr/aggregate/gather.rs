@@ -18,8 +18,10 @@ use datafusion::logical_expr::{
 
 use super::frames::Frame;
 use super::middle::as_moment;
+use super::one_nan;
 use crate::expr::convert::type_name;
 use crate::parse::QUANTILE_FROM_TOP;
+use crate::types::canonical;
 use crate::{Error, SqlState};
 
 /// The aggregates of this module.
@@ -194,12 +196,13 @@ impl AggregateUDFImpl for Gathering {
                 Error::unsupported(format!("{}(DISTINCT …) is not supported", self.name)).into(),
             );
         }
-        Ok(Box::new(Gathered {
+        let gathered = Box::new(Gathered {
             kind: self.kind,
             data_type: field.data_type().clone(),
             values: Vec::new(),
             fraction: None,
-        }))
+        });
+        Ok(one_nan::accumulator(gathered, &args.return_field))
     }
 }
 
@@ -331,8 +334,9 @@ impl Accumulator for Gathered {
 
 /// How often each value comes, and where it came first.
 fn frequencies(values: &ArrayRef) -> Result<Vec<(usize, usize)>> {
+    let values = canonical(values)?;
     let converter = RowConverter::new(vec![SortField::new(values.data_type().clone())])?;
-    let rows = converter.convert_columns(std::slice::from_ref(values))?;
+    let rows = converter.convert_columns(&[values])?;
     let mut counts: HashMap<&[u8], (usize, usize), ahash::RandomState> = HashMap::default();
     for (place, row) in rows.iter().enumerate() {
         counts.entry(row.data()).or_insert((0, place)).0 += 1;

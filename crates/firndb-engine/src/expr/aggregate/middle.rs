@@ -12,7 +12,7 @@ use datafusion::logical_expr::{
 };
 
 use super::frames::Frame;
-use super::gather;
+use super::{gather, one_nan};
 
 /// The aggregate.
 pub(super) fn function() -> Arc<AggregateUDF> {
@@ -85,7 +85,11 @@ impl AggregateUDFImpl for Median {
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         match is_moment(args.expr_fields.first()) {
             true => gather::middle(&args),
-            false => self.numbers.inner().accumulator(args),
+            false => {
+                let result = Arc::clone(&args.return_field);
+                let inner = self.numbers.inner().accumulator(args)?;
+                Ok(one_nan::accumulator(inner, &result))
+            }
         }
     }
 
@@ -98,7 +102,9 @@ impl AggregateUDFImpl for Median {
         &self,
         args: AccumulatorArgs,
     ) -> Result<Box<dyn GroupsAccumulator>> {
-        self.numbers.inner().create_groups_accumulator(args)
+        let result = Arc::clone(&args.return_field);
+        let inner = self.numbers.inner().create_groups_accumulator(args)?;
+        Ok(one_nan::groups(inner, &result))
     }
 
     fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {

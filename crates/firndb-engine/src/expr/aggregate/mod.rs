@@ -10,6 +10,7 @@ mod frames;
 mod gather;
 mod groups;
 mod middle;
+mod one_nan;
 mod total;
 
 use std::sync::Arc;

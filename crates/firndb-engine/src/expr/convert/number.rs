@@ -258,17 +258,19 @@ pub(crate) fn divide_rounded(value: i128, divisor: i128) -> i128 {
     }
 }
 
-/// The nearest double: exact digits and powers of ten divide with one rounding; longer values are split at the point.
+/// The nearest double: exact digits and powers of ten divide with one rounding; longer values go by their digits.
 pub(crate) fn decimal_to_float(value: i128, scale: i8) -> f64 {
     const EXACT: u128 = 1 << 53;
-    if scale <= 0 {
-        return value as f64 * 10f64.powi(-i32::from(scale));
+    if scale == 0 {
+        return value as f64;
     }
-    let power = POWERS[(scale as usize).min(38)];
-    if value.unsigned_abs() <= EXACT || scale > 22 {
-        return value as f64 / power as f64;
+    match (value.unsigned_abs() <= EXACT, scale) {
+        (true, 1..=22) => value as f64 / POWERS[scale as usize] as f64,
+        // Every such text is a number.
+        _ => format!("{value}e{}", -i32::from(scale))
+            .parse()
+            .unwrap_or(f64::NAN),
     }
-    (value / power) as f64 + (value % power) as f64 / power as f64
 }
 
 pub(crate) fn float_to_decimal(value: f64, precision: u8, scale: i8) -> Option<i128> {

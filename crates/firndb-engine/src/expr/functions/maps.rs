@@ -12,6 +12,7 @@ use arrow::row::{RowConverter, SortField};
 use datafusion::common::{Result, exec_err};
 
 use super::kernel::{Kernel, Takes};
+use crate::types::canonical;
 use crate::{Error, SqlState};
 
 /// The functions of this module.
@@ -128,6 +129,7 @@ fn from_entries(lists: &ArrayRef) -> Result<ArrayRef> {
 
 /// How often each value of a list comes, in the order of the values; a list that is NULL has no histogram.
 fn histogram(lists: &ArrayRef) -> Result<ArrayRef> {
+    let lists = canonical(lists)?;
     let lists = lists.as_list::<i32>();
     let values = lists.values();
     let converter = RowConverter::new(vec![SortField::new(values.data_type().clone())])?;

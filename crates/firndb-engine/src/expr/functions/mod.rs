@@ -16,6 +16,7 @@ mod moments;
 mod numbers;
 mod padding;
 mod regex;
+mod searches;
 mod series;
 mod sizes;
 mod strptime;
@@ -97,6 +98,7 @@ pub(super) fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
         .map(kernel::Kernel::function),
     );
     all.extend(lists::functions());
+    all.extend(searches::functions());
     all.extend(json::functions());
     all.push(numbers::round());
     let renamed: [(Arc<ScalarUDF>, &[&'static str]); 8] = [

@@ -8,6 +8,7 @@ use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Distinct, Expr, ExprSchemable, LogicalPlan, Operator, Subquery};
 
 use crate::Error;
+use crate::types::has_floats;
 
 /// The columns of `schema` that a subquery's plan names as its outer row's, each once. Subqueries inside it are not asked: what they
 /// name further out than their own query was moved into the plan before.
@@ -163,11 +164,11 @@ fn is_equality(condition: &Expr, schema: &DFSchema) -> PlanResult<bool> {
     }
     let plain = |column: &Expr| -> PlanResult<bool> {
         let data_type = column.get_type(schema)?;
-        Ok(!data_type.is_floating() && !matches!(data_type, DataType::Interval(_)))
+        Ok(!has_floats(&data_type) && !matches!(data_type, DataType::Interval(_)))
     };
     match (binary.left.as_ref(), binary.right.as_ref()) {
         (column @ Expr::Column(_), other) | (other, column @ Expr::Column(_)) => {
-            Ok(!other.any_column_refs() && plain(column)?)
+            Ok(!other.any_column_refs() && plain(column)? && plain(other)?)
         }
         _ => Ok(false),
     }

@@ -351,7 +351,7 @@ def test_equal_values_are_one_key(kind: str, storage: str) -> None:
         "SELECT count(*) FROM a GROUP BY [v]",
         "SELECT count(*) FROM a GROUP BY {'k': v}",
         "SELECT count(*) FROM a GROUP BY ROLLUP (v) HAVING grouping(v) = 0",
-        "SELECT n FROM (SELECT count(*) OVER w AS n, row_number() OVER (w ORDER BY i) AS k FROM a WINDOW w AS (PARTITION BY v)) WHERE k = 1",
+        "SELECT count(*) OVER (PARTITION BY v) FROM a QUALIFY row_number() OVER (PARTITION BY v ORDER BY i) = 1",
     ):
         assert sorted(n for (n,) in con.execute(text).fetchall()) == expected, text
     for text, count in (

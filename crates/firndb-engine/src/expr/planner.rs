@@ -16,8 +16,10 @@ use super::arithmetic::ArithmeticOperator;
 use super::branches::settled;
 use super::cast::Cast;
 use super::convert::{Rule, message_name};
+use super::functions::searches::{contains_all, value_of};
 use super::operators::{arithmetic, comparison};
 use crate::statement::{NAMED, TRUTH};
+use crate::types::has_floats;
 use crate::{Error, SqlState};
 
 /// Plans + - * / // % ^, comparisons, and conditions.
@@ -40,6 +42,16 @@ impl ExprPlanner for CheckedOperators {
                 Some(ArithmeticOperator::IntegerDivide)
             }
             BinaryOperator::StringConcat => return concatenation(raw, schema),
+            BinaryOperator::AtArrow | BinaryOperator::ArrowAt
+                if raw.left.get_type(schema)?.is_list()
+                    && raw.right.get_type(schema)?.is_list() =>
+            {
+                let (list, members) = match raw.op {
+                    BinaryOperator::AtArrow => (raw.left, raw.right),
+                    _ => (raw.right, raw.left),
+                };
+                return Ok(PlannerResult::Planned(contains_all(list, members)));
+            }
             BinaryOperator::And => return logical(raw, Operator::And, schema),
             BinaryOperator::Or => return logical(raw, Operator::Or, schema),
             BinaryOperator::Custom(name) if name == NAMED || name == TRUTH => {
@@ -110,6 +122,16 @@ impl ExprPlanner for CheckedOperators {
                     .call(vec![raw.expr, lit(member.name().as_str())]);
                 return Ok(PlannerResult::Planned(member));
             }
+        }
+        // DataFusion looks a key up by its bits, and a constant alone.
+        if let DataType::Map(entries, _) = &given
+            && let DataType::Struct(members) = entries.data_type()
+            && let Some(kept) = members.first()
+            && let GetFieldAccess::ListIndex { key } = &raw.field_access
+            && (has_floats(kept.data_type()) || !matches!(**key, Expr::Literal(_, _)))
+        {
+            let key = key.as_ref().clone().cast_to(kept.data_type(), schema)?;
+            return Ok(PlannerResult::Planned(value_of(raw.expr, key)));
         }
         if !given.is_string() {
             return Ok(PlannerResult::Original(raw));

@@ -291,10 +291,41 @@ fn expanded(function: &ScalarFunction, schema: &DFSchema) -> Result<Option<Expr>
 
 /// Whether a function may yield another NaN than the one. Those that hand on what they are given, and our own, do not.
 fn yields_nans(function: &ScalarFunction) -> bool {
-    const MATHEMATICS: [&str; 24] = [
-        "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "cos", "cosh", "cot",
-        "exp", "gamma", "lgamma", "ln", "log", "log10", "log2", "power", "sin", "sinh", "sqrt",
-        "tan", "tanh",
+    const MATHEMATICS: [&str; 34] = [
+        "acos",
+        "acosh",
+        "array_add",
+        "array_avg",
+        "array_distance",
+        "array_normalize",
+        "array_product",
+        "array_scale",
+        "array_subtract",
+        "array_sum",
+        "cosine_distance",
+        "inner_product",
+        "asin",
+        "asinh",
+        "atan",
+        "atan2",
+        "atanh",
+        "cbrt",
+        "cos",
+        "cosh",
+        "cot",
+        "exp",
+        "gamma",
+        "lgamma",
+        "ln",
+        "log",
+        "log10",
+        "log2",
+        "power",
+        "sin",
+        "sinh",
+        "sqrt",
+        "tan",
+        "tanh",
     ];
     MATHEMATICS.contains(&function.func.name())
 }

@@ -16,7 +16,7 @@ mod moments;
 mod numbers;
 mod padding;
 mod regex;
-mod searches;
+pub(super) mod searches;
 mod series;
 mod sizes;
 mod strptime;

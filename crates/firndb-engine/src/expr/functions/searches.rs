@@ -16,7 +16,7 @@ use datafusion::logical_expr::type_coercion::binary::comparison_coercion;
 use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    Volatility,
+    Volatility, lit,
 };
 
 use crate::expr::canonical_float::meeting;
@@ -43,6 +43,22 @@ pub(super) fn functions() -> Vec<Arc<ScalarUDF>> {
         }))
     })
     .collect()
+}
+
+/// Whether `list` holds all members of `members`.
+pub(crate) fn contains_all(list: Expr, members: Expr) -> Expr {
+    call(array_has::array_has_all_udf(), vec![list, members])
+}
+
+/// A map's value of a key, or NULL.
+pub(crate) fn value_of(map: Expr, key: Expr) -> Expr {
+    let values = call(map_extract::map_extract_udf(), vec![map, key]);
+    datafusion::functions_nested::expr_fn::array_element(values, lit(1_i64))
+}
+
+fn call(inner: Arc<ScalarUDF>, args: Vec<Expr>) -> Expr {
+    let signature = Signature::user_defined(Volatility::Immutable);
+    ScalarUDF::new_from_impl(Search { inner, signature }).call(args)
 }
 
 #[derive(Debug)]

@@ -183,19 +183,21 @@ class Connection(_firndb.Connection):
 
     # Data in.
 
-    def append(self, table: str, frame: Frame, *, by_name: bool = False, create: bool = False) -> int:
+    def append(self, table: str, frame: Frame, *, by_name: bool | None = None, create: bool = False) -> int:
         """Appends the rows of a frame to a table and returns their number; all or none.
 
         `frame`
             A pandas or Polars frame, Arrow data (anything with ``__arrow_c_stream__``), a relation, a dict of NumPy arrays or
             lists, or a list of dicts.
         `by_name`
-            Matches columns by their names instead of their order; columns that are not named get their defaults.
+            Whether columns are matched by their names, so that columns that are not named get their defaults, or by their order.
+            By default they are matched by their order, and it is an error (42804) if a column of the frame has the name of
+            another column of the table than the one in its place; ``False`` takes the order whatever the names are.
         `create`
             Makes the table, with the frame's columns, if there is none of that name.
         """
         for option, given in (("by_name", by_name), ("create", create)):
-            if not isinstance(given, bool):
+            if not isinstance(given, bool) and not (given is None and option == "by_name"):
                 raise ProgrammingError(f"{option} must be a bool, not {type(given).__name__}", sqlstate="22023")
         rows = self._stream(frame)
         if not create:
@@ -206,7 +208,7 @@ class Connection(_firndb.Connection):
         with self.transaction():
             return self._create_and_append(table, rows, by_name)
 
-    def _create_and_append(self, table: str, rows: _firndb.ColumnTable, by_name: bool) -> int:
+    def _create_and_append(self, table: str, rows: _firndb.ColumnTable, by_name: bool | None) -> int:
         frame = "__firndb_frame"
         self._run_over(f"CREATE TABLE IF NOT EXISTS {_quoted(table)} AS SELECT * FROM {frame} LIMIT 0", frame, rows)
         return self._append_stream(table, rows, by_name)

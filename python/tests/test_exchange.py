@@ -337,6 +337,31 @@ def test_append_by_position_and_by_name(con: firndb.Connection) -> None:
         con.append("t", {"a": [1], "b": ["x"]} | {"c": [1.0], "d": [1]})
 
 
+def test_append_by_position_refuses_names_in_another_order(con: firndb.Connection) -> None:
+    con.execute("CREATE TABLE t (a INTEGER, b INTEGER)")
+    for frame in ({"b": [1], "a": [2]}, {"x": [1], "A": [2]}, pd.DataFrame({"b": [1], "a": [2]})):
+        with pytest.raises(firndb.Error, match="is called") as raised:
+            con.append("t", frame)
+        assert raised.value.sqlstate == "42804"
+    assert con.execute("SELECT count(*) FROM t").fetchall() == [(0,)]
+    con.append("t", {"b": [1], "a": [2]}, by_name=True)
+    con.append("t", {"b": [1], "a": [2]}, by_name=False)
+    con.append("t", {"A": [5], "y": [6]})
+    assert con.execute("SELECT * FROM t").fetchall() == [(2, 1), (1, 2), (5, 6)]
+
+
+def test_many_values_for_a_generated_column_are_refused(con: firndb.Connection) -> None:
+    con.execute("CREATE TABLE i (id INTEGER GENERATED ALWAYS AS IDENTITY, b INTEGER)")
+    con.execute("CREATE TABLE g (a INTEGER, b INTEGER GENERATED ALWAYS AS (a * 2))")
+    for insert in ("INSERT INTO i (id, b) VALUES (?, ?)", "INSERT INTO g (a, b) VALUES (?, ?)"):
+        with pytest.raises(firndb.Error) as raised:
+            con.executemany(insert, [(5, 1), (6, 2)])
+        assert raised.value.sqlstate == "428C9"
+    con.executemany("INSERT INTO i (id, b) OVERRIDING SYSTEM VALUE VALUES (?, ?)", [(5, 1), (6, 2)])
+    assert con.execute("SELECT * FROM i ORDER BY id").fetchall() == [(5, 1), (6, 2)]
+    assert con.execute("SELECT changes(), total_changes()").fetchall() == [(2, 2)]
+
+
 def test_append_is_all_or_nothing(con: firndb.Connection) -> None:
     con.execute("CREATE TABLE t (a INTEGER NOT NULL)")
     with pytest.raises(firndb.IntegrityError):

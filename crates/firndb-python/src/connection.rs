@@ -410,7 +410,7 @@ impl Connection {
         py: Python<'_>,
         table: &Bound<'_, PyAny>,
         rows: &Bound<'_, PyAny>,
-        by_name: bool,
+        by_name: Option<bool>,
     ) -> PyResult<u64> {
         self.link.session(py)?;
         let name = parameters::text(table, "the name of a table")?.to_owned();

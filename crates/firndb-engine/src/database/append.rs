@@ -24,7 +24,7 @@ impl Session {
         inner: &mut Inner,
         table: &str,
         rows: Box<dyn RecordBatchReader + Send>,
-        by_name: bool,
+        by_name: Option<bool>,
     ) -> Result<u64> {
         // A name is parsed as SQL parses it, so that `"my table"` and `schema.table` work.
         let text = self
@@ -95,14 +95,14 @@ fn batch_of(
     RecordBatch::try_new_with_options(batch.schema(), columns, &rows)
 }
 
-/// The table's column for each column of the rows.
+/// The table's column for each column of the rows. `by_name` is as [`Session::append`] has it.
 fn positions(
     entry: &TableEntry,
     schema: &arrow::datatypes::SchemaRef,
-    by_name: bool,
+    by_name: Option<bool>,
 ) -> Result<Vec<usize>> {
     let given = schema.fields().len();
-    if !by_name {
+    if by_name != Some(true) {
         if given != entry.columns.len() {
             return Err(Error::new(
                 SqlState::DatatypeMismatch,
@@ -112,6 +112,9 @@ fn positions(
                     entry.columns.len()
                 ),
             ));
+        }
+        if by_name.is_none() {
+            check_order(entry, schema)?;
         }
         return Ok((0..given).collect());
     }
@@ -129,6 +132,34 @@ fn positions(
         positions.push(position);
     }
     Ok(positions)
+}
+
+/// 42804 where a column of the rows has the name of another column of the table than the one that its place stands for.
+fn check_order(entry: &TableEntry, schema: &arrow::datatypes::SchemaRef) -> Result<()> {
+    for (place, field) in schema.fields().iter().enumerate() {
+        let own = entry.columns[place].field.name();
+        if own.eq_ignore_ascii_case(field.name()) {
+            continue;
+        }
+        if let Some(other) = entry.column(field.name())
+            && other != place
+        {
+            return Err(Error::new(
+                SqlState::DatatypeMismatch,
+                format!(
+                    "column {} of the rows is called \"{}\", but column {} of table \"{}\" is \"{own}\"",
+                    place + 1,
+                    field.name(),
+                    place + 1,
+                    entry.name
+                ),
+            )
+            .with_hint(
+                "Pass by_name=True to match columns by their names, by_name=False to match them by their order whatever they are called.",
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn table_name(command: &crate::parse::Command) -> Option<ast::ObjectName> {

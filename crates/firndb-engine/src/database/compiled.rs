@@ -39,7 +39,9 @@ impl Session {
             return None;
         }
         let mut inner = self.inner.try_lock()?;
-        self.run_compiled(&mut inner, sql, arguments)
+        let done = self.run_compiled(&mut inner, sql, arguments)?;
+        inner.changes.note(done.tag, done.affected);
+        Some(done)
     }
 
     /// As [`execute_compiled`](Self::execute_compiled), for whoever has the session.
@@ -57,6 +59,7 @@ impl Session {
         }
         let arguments: Vec<Datum<'_>> = Datum::all(values)?;
         let done = self.run_compiled(inner, sql, &arguments)?;
+        inner.changes.note(done.tag, done.affected);
         let outcome = |rows| Outcome {
             tag: done.tag,
             affected: done.affected,

@@ -80,6 +80,8 @@ impl Session {
                 let value = inner.variables.get(name).cloned();
                 Ok(value.unwrap_or(ScalarValue::Null))
             }
+            Read::Changes => Ok(ScalarValue::from(inner.changes.last)),
+            Read::AllChanges => Ok(ScalarValue::from(inner.changes.all)),
             Read::Setting(name) => Ok(ScalarValue::from(self.setting_text(inner, name)?)),
         };
         let (command, arguments) =
@@ -204,6 +206,9 @@ impl Session {
         } else {
             run()
         };
+        if let Ok(outcome) = &outcome {
+            inner.changes.note(outcome.tag, outcome.affected);
+        }
         outcome.map_err(|error| located(error, source))
     }
 

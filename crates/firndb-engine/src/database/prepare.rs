@@ -12,9 +12,13 @@ use datafusion::sql::sqlparser::ast::{self, Expr, SetExpr, TableObject, Value};
 
 use super::execute::{Call, arguments, located};
 use super::session::{Inner, Session};
+use crate::catalog::Identity;
 use crate::compiled::{Datum, Program};
 use crate::error::{Error, Result, SqlState};
-use crate::parse::{self, Arguments, Command, ParameterNames, Parsed, ParsedText, Source};
+use crate::parse::{
+    self, Arguments, Command, OVERRIDING_SYSTEM, OVERRIDING_USER, ParameterNames, Parsed,
+    ParsedText, Source,
+};
 use crate::session::{Outcome, Parameters};
 use crate::statement::{self, Work, dml};
 use crate::types::one_nan;
@@ -343,7 +347,10 @@ fn plain_insert(statement: &ast::Statement) -> Option<PlainInsert> {
         .columns
         .iter()
         .map(|name| match name.0.as_slice() {
-            [part] => part.as_ident().cloned(),
+            [part] => part
+                .as_ident()
+                .filter(|name| !is_overriding(&name.value))
+                .cloned(),
             _ => None,
         })
         .collect::<Option<Vec<_>>>()?;
@@ -352,6 +359,10 @@ fn plain_insert(statement: &ast::Statement) -> Option<PlainInsert> {
         columns,
         parameters,
     })
+}
+
+fn is_overriding(column: &str) -> bool {
+    matches!(column, OVERRIDING_SYSTEM | OVERRIDING_USER)
 }
 
 /// Loads rows of parameters at once, which `values` gives by columns.
@@ -391,6 +402,19 @@ async fn load_rows(
         return Err(Error::new(
             SqlState::SyntaxError,
             "INSERT has more target columns than expressions",
+        ));
+    }
+    if let Some(column) = positions
+        .iter()
+        .map(|position| &entry.columns[*position])
+        .find(|column| column.generated.is_some() || column.identity == Some(Identity::Always))
+    {
+        return Err(Error::new(
+            SqlState::GeneratedAlways,
+            format!(
+                "cannot insert a non-DEFAULT value into column \"{}\"",
+                column.field.name()
+            ),
         ));
     }
     let mut fields = Vec::with_capacity(positions.len());

@@ -54,12 +54,32 @@ pub(super) struct Inner {
     pub(super) prepared: HashMap<String, PreparedStatement>,
     /// SET VARIABLE's values.
     pub(super) variables: Variables,
+    /// How many rows its writes changed.
+    pub(super) changes: Changes,
     /// Texts parsed before.
     pub(super) texts: HashMap<String, Arc<ParsedText>>,
     /// Texts compiled before.
     pub(super) programs: Cache,
     /// Queries planned before.
     pub(super) plans: Plans,
+}
+
+/// How many rows a session's INSERTs, UPDATEs, DELETEs and MERGEs changed: SQLite's `changes()` and `total_changes()`.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    pub(super) last: i64,
+    pub(super) all: i64,
+}
+
+impl Changes {
+    pub(super) fn note(&mut self, tag: &str, affected: Option<u64>) {
+        if let Some(rows) = affected
+            && matches!(tag, "INSERT" | "UPDATE" | "DELETE" | "MERGE")
+        {
+            self.last = i64::try_from(rows).unwrap_or(i64::MAX);
+            self.all = self.all.saturating_add(self.last);
+        }
+    }
 }
 
 /// A prepared statement.
@@ -104,6 +124,7 @@ impl Session {
                 given: Arc::default(),
                 prepared: HashMap::new(),
                 variables: Variables::new(),
+                changes: Changes::default(),
                 texts: HashMap::new(),
                 programs: Cache::default(),
                 plans: Plans::default(),
@@ -143,7 +164,9 @@ impl Session {
     pub fn execute_many(&self, sql: &str, rows: Vec<Parameters>) -> Result<u64> {
         let mut inner = self.enter()?;
         let text = self.parse(&mut inner, sql)?;
-        self.run_many(&mut inner, sql, &text, rows)
+        let rows = self.run_many(&mut inner, sql, &text, rows)?;
+        inner.changes.note("INSERT", Some(rows));
+        Ok(rows)
     }
 
     /// As `execute_many` for an INSERT of one row of parameters, all rows' values of a parameter as one array. `None`, and nothing is done,
@@ -151,7 +174,9 @@ impl Session {
     pub fn execute_columns(&self, sql: &str, columns: &[ArrayRef]) -> Result<Option<u64>> {
         let mut inner = self.enter()?;
         let text = self.parse(&mut inner, sql)?;
-        self.run_columns(&mut inner, &text, columns)
+        let rows = self.run_columns(&mut inner, &text, columns)?;
+        inner.changes.note("INSERT", rows);
+        Ok(rows)
     }
 
     /// Prepares one statement.
@@ -196,12 +221,13 @@ impl Session {
         self.describe_text(&mut inner, &text, parameters, frames)
     }
 
-    /// Appends rows to a table, columns matched by name when `by_name`, else by position, as one statement. Returns their number.
+    /// Appends rows to a table, as one statement. Columns are matched by name or, with `Some(false)`, by position; with `None` by
+    /// position, and names that say another order are an error. Returns their number.
     pub fn append(
         &self,
         table: &str,
         rows: Box<dyn RecordBatchReader + Send>,
-        by_name: bool,
+        by_name: Option<bool>,
     ) -> Result<u64> {
         let mut inner = self.enter()?;
         self.append_rows(&mut inner, table, rows, by_name)

@@ -273,8 +273,13 @@ fn not_implemented(message: &str) -> Error {
             format!("type \"{}\" does not exist", name.to_lowercase()),
         ),
         None => wording::known(&line).unwrap_or_else(|| {
-            let what = wording::without_tree(&line);
-            Error::unsupported(format!("not supported: {what}"))
+            match wording::without_tree(&line).as_ref() {
+                "Collate" => Error::unsupported(
+                    "COLLATE is supported in comparisons, IN, BETWEEN and ORDER BY alone, with NOCASE, C and BINARY",
+                )
+                .with_hint("Group by and index lower(column) for text without case."),
+                what => Error::unsupported(format!("not supported: {what}")),
+            }
         }),
     }
 }

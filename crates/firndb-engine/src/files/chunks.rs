@@ -19,15 +19,24 @@ const MOST_BYTES: usize = 1 << 30;
 pub trait Boundary: Send + 'static {
     /// One past the end of the last record that surely ends in `bytes`, which begin with a record.
     fn last_end(&self, bytes: &[u8]) -> Option<usize>;
+
+    /// What ends a line.
+    fn newline(&self) -> u8 {
+        b'\n'
+    }
 }
 
-/// Records are lines.
+/// Records are lines, which end with this byte.
 #[derive(Debug, Clone, Copy)]
-pub struct Lines;
+pub struct Lines(pub u8);
 
 impl Boundary for Lines {
     fn last_end(&self, bytes: &[u8]) -> Option<usize> {
-        memchr::memrchr(b'\n', bytes).map(|at| at + 1)
+        memchr::memrchr(self.0, bytes).map(|at| at + 1)
+    }
+
+    fn newline(&self) -> u8 {
+        self.0
     }
 }
 
@@ -115,10 +124,11 @@ impl<B: Boundary> Chunks<B> {
             return Ok(None);
         }
         let line = self.line;
-        self.line += memchr::memchr_iter(b'\n', &bytes).count();
+        let newline = self.boundary.newline();
+        self.line += memchr::memchr_iter(newline, &bytes).count();
         if let Err(error) = std::str::from_utf8(&bytes) {
             let at = error.valid_up_to();
-            let bad = line + memchr::memchr_iter(b'\n', &bytes[..at]).count();
+            let bad = line + memchr::memchr_iter(newline, &bytes[..at]).count();
             return Err(Error::new(
                 SqlState::CharacterNotInRepertoire,
                 format!(

@@ -1,19 +1,20 @@
 //! Records and fields of CSV (RFC 4180, with the freedoms that files take).
 //!
 //! A quote opens a quoted field at its beginning only; inside, the escape (by default the quote itself) before a quote stands for the quote.
-//! What follows a closing quote up to the delimiter belongs to the field. Lines end with `\n` or `\r\n`. Lines without anything are passed
+//! What follows a closing quote up to the delimiter belongs to the field. Lines end with `\n` or `\r\n`, or all with `\r`. Lines without anything are passed
 //! over, except in files of one column, where such a line is that column's empty field.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::builder::StringViewBuilder;
-use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow::compute::filter_record_batch;
 use arrow::datatypes::SchemaRef;
 
 use super::chunks::{Boundary, Chunk};
 use super::options::CsvOptions;
-use crate::expr::assign;
+use super::values::{converted, convertible};
 use crate::{Error, Result, SqlState};
 
 /// The bytes that mean something.
@@ -27,6 +28,8 @@ pub struct Dialect {
     pub escape: Option<u8>,
     /// Begins a line that is passed over.
     pub comment: Option<u8>,
+    /// Ends a line.
+    pub newline: u8,
 }
 
 impl Dialect {
@@ -37,6 +40,7 @@ impl Dialect {
             quote: options.quote,
             escape: options.escape.or(options.quote),
             comment: options.comment,
+            newline: options.line_end(),
         }
     }
 
@@ -72,13 +76,13 @@ impl Boundary for Dialect {
     fn last_end(&self, bytes: &[u8]) -> Option<usize> {
         let quote = match self.quote {
             Some(quote) if memchr::memchr(quote, bytes).is_some() => quote,
-            _ => return memchr::memrchr(b'\n', bytes).map(|at| at + 1),
+            _ => return memchr::memrchr(self.newline, bytes).map(|at| at + 1),
         };
         let (mut position, mut end) = (0, None);
         let mut line_begins = true;
         while position < bytes.len() {
             if line_begins && self.comment == Some(bytes[position]) {
-                match memchr::memchr(b'\n', &bytes[position..]) {
+                match memchr::memchr(self.newline, &bytes[position..]) {
                     Some(at) => position += at + 1,
                     None => return end,
                 }
@@ -91,16 +95,20 @@ impl Boundary for Dialect {
                     None => return end,
                 }
             }
-            match memchr::memchr2(self.delimiter, b'\n', &bytes[position..]) {
+            match memchr::memchr2(self.delimiter, self.newline, &bytes[position..]) {
                 Some(at) => position += at + 1,
                 None => return end,
             }
-            line_begins = bytes[position - 1] == b'\n';
+            line_begins = bytes[position - 1] == self.newline;
             if line_begins {
                 end = Some(position);
             }
         }
         end
+    }
+
+    fn newline(&self) -> u8 {
+        self.newline
     }
 }
 
@@ -150,12 +158,12 @@ impl Records {
         while position < bytes.len() {
             let rest = &bytes[position..];
             if dialect.comment == Some(rest[0]) {
-                position += memchr::memchr(b'\n', rest).map_or(rest.len(), |at| at + 1);
+                position += memchr::memchr(dialect.newline, rest).map_or(rest.len(), |at| at + 1);
                 line += 1;
                 continue;
             }
             let blank = match rest {
-                [b'\n', ..] => 1,
+                [first, ..] if *first == dialect.newline => 1,
                 [b'\r', b'\n', ..] => 2,
                 _ => 0,
             };
@@ -191,7 +199,8 @@ impl Records {
                 && bytes.get(position) == Some(&quote)
             {
                 let (after, escaped) = dialect.quoted_end(bytes, position, quote, true)?;
-                lines += memchr::memchr_iter(b'\n', &bytes[position..after]).count() as u32;
+                lines +=
+                    memchr::memchr_iter(dialect.newline, &bytes[position..after]).count() as u32;
                 inner = (start + 1, after - 1);
                 position = after;
                 written = if escaped {
@@ -200,11 +209,11 @@ impl Records {
                     Written::Quoted
                 };
             }
-            let found = memchr::memchr2(dialect.delimiter, b'\n', &bytes[position..]);
+            let found = memchr::memchr2(dialect.delimiter, dialect.newline, &bytes[position..]);
             let mut end = found.map_or(bytes.len(), |at| position + at);
-            let last = found.is_none() || bytes[end] == b'\n';
+            let last = found.is_none() || bytes[end] == dialect.newline;
             let next = end + usize::from(found.is_some());
-            if last && end > position && bytes[end - 1] == b'\r' {
+            if last && dialect.newline == b'\n' && end > position && bytes[end - 1] == b'\r' {
                 end -= 1;
             }
             let span = match written {
@@ -321,6 +330,15 @@ impl Records {
         Ok(())
     }
 
+    /// The records that have too many or too few fields.
+    fn note_widths(&self, schema: &SchemaRef, options: &CsvOptions, failed: &mut [bool]) {
+        let columns = schema.fields().len();
+        for (record, failed) in failed.iter_mut().enumerate() {
+            let width = self.width(record);
+            *failed |= width > columns || width < columns && !options.null_padding;
+        }
+    }
+
     /// A column as text, NULLs told from the rest.
     fn strings(&self, column: usize, nulls: &NullTexts) -> Result<ArrayRef> {
         let bytes = self.bytes.as_slice();
@@ -359,13 +377,28 @@ impl Records {
         options: &CsvOptions,
         path: &Path,
     ) -> Result<RecordBatch> {
-        self.check_widths(schema, options, path)?;
+        let mut failed = vec![false; self.len()];
+        if options.ignore_errors {
+            self.note_widths(schema, options, &mut failed);
+        } else {
+            self.check_widths(schema, options, path)?;
+        }
+        let text = |column: usize| -> Result<ArrayRef> {
+            self.strings(
+                column,
+                &NullTexts::new(options, schema.field(column).name()),
+            )
+        };
         let mut columns = Vec::with_capacity(projection.len());
         for column in projection {
             let field = schema.field(*column);
-            let strings = self.strings(*column, &NullTexts::new(options, field.name()))?;
-            let values = assign(&strings, field).map_err(|error| {
-                let record = first_failure(&strings, field);
+            let strings = text(*column)?;
+            if options.ignore_errors {
+                columns.push(convertible(&strings, field, options, &mut failed)?);
+                continue;
+            }
+            let values = converted(&strings, field, options).map_err(|error| {
+                let record = first_failure(&strings, field, options);
                 let place = format!(
                     "File \"{}\", line {}, column {}.",
                     path.display(),
@@ -376,16 +409,23 @@ impl Records {
             })?;
             columns.push(values);
         }
+        if options.ignore_errors {
+            // Which rows there are does not depend on the columns that are asked for.
+            for column in (0..schema.fields().len()).filter(|column| !projection.contains(column)) {
+                convertible(&text(column)?, schema.field(column), options, &mut failed)?;
+            }
+        }
         let fields = projection
             .iter()
             .map(|c| Arc::new(crate::types::compute_field(schema.field(*c))));
         let shown = arrow::datatypes::Schema::new(fields.collect::<Vec<_>>());
         let rows = RecordBatchOptions::new().with_row_count(Some(self.len()));
-        Ok(RecordBatch::try_new_with_options(
-            Arc::new(shown),
-            columns,
-            &rows,
-        )?)
+        let batch = RecordBatch::try_new_with_options(Arc::new(shown), columns, &rows)?;
+        if failed.contains(&true) {
+            let kept: BooleanArray = failed.iter().map(|failed| Some(!failed)).collect();
+            return Ok(filter_record_batch(&batch, &kept)?);
+        }
+        Ok(batch)
     }
 }
 
@@ -420,12 +460,16 @@ impl<'a> NullTexts<'a> {
 }
 
 /// The first value that can't be converted.
-fn first_failure(strings: &ArrayRef, field: &arrow::datatypes::Field) -> usize {
+fn first_failure(
+    strings: &ArrayRef,
+    field: &arrow::datatypes::Field,
+    options: &CsvOptions,
+) -> usize {
     // Invariant: some value in low..high fails, none before low does.
     let (mut low, mut high) = (0, strings.len());
     while high - low > 1 {
         let middle = low + (high - low) / 2;
-        if assign(&strings.slice(low, middle - low), field).is_err() {
+        if converted(&strings.slice(low, middle - low), field, options).is_err() {
             high = middle;
         } else {
             low = middle;

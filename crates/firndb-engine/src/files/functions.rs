@@ -1,4 +1,4 @@
-//! `read_csv`, `read_parquet`, `read_json`, `read_arrow`: files in FROM.
+//! `read_csv`, `read_parquet`, `read_json`, `read_arrow`: files in FROM, and with them the functions of [`super::contents`].
 //!
 //! The first argument is a path, a glob or a list of them; options follow as pairs of a name and a value, which is what
 //! `name = value` and `name => value` become before planning.
@@ -32,6 +32,7 @@ pub fn all() -> Vec<(&'static str, Arc<dyn TableFunctionImpl>)> {
         let function: Arc<dyn TableFunctionImpl> = Arc::new(ReadFiles { name, format });
         (name, function)
     })
+    .chain(super::contents::all())
     .collect()
 }
 
@@ -82,7 +83,7 @@ impl TableFunctionImpl for ReadFiles {
 }
 
 /// The value of an argument that does not depend on rows.
-fn constant(argument: &Expr, args: &TableFunctionArgs) -> Result<ScalarValue> {
+pub(super) fn constant(argument: &Expr, args: &TableFunctionArgs) -> Result<ScalarValue> {
     if let Expr::Literal(value, _) = argument {
         return Ok(value.clone());
     }
@@ -101,7 +102,7 @@ fn constant(argument: &Expr, args: &TableFunctionArgs) -> Result<ScalarValue> {
 }
 
 /// A text or a list of texts.
-fn texts(value: &ScalarValue) -> Option<Vec<String>> {
+pub(super) fn texts(value: &ScalarValue) -> Option<Vec<String>> {
     if let Some(Some(text)) = value.try_as_str() {
         return Some(vec![text.to_owned()]);
     }

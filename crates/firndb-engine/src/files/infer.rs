@@ -10,17 +10,17 @@ use std::io::{BufReader, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use arrow::ipc::reader::{FileReader, StreamReader};
 use arrow::json::reader::infer_json_schema;
-use chrono::{NaiveDate, NaiveTime};
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 
 use super::chunks::{Chunk, Chunks};
 use super::csv::{Dialect, Records};
-use super::options::{CsvOptions, FileOptions, Format};
+use super::kinds::{Kinds, is_code, kinds_of};
+use super::options::{CsvOptions, FileOptions, Format, Newline};
 use super::paths::{file_error, open};
-use super::reader::{JsonLines, missing_column, passed_lines};
+use super::reader::{JsonLines, Order, missing_column, passed_lines};
 use crate::scan::frame::compute_schema;
 use crate::{Error, Result, SqlState};
 
@@ -92,6 +92,25 @@ pub fn malformed(path: &Path, format: &str, error: &dyn std::error::Error) -> Er
     )
 }
 
+/// The options with what ends a line, which is `\r` where the file's beginning has that alone.
+pub fn with_newline(path: &Path, options: FileOptions) -> Result<FileOptions> {
+    let mut options = options;
+    if options.format == Format::Csv && options.csv.newline.is_none() {
+        let mut bytes = Vec::new();
+        open(path, options.compression)?
+            .take(1 << 20)
+            .read_to_end(&mut bytes)
+            .map_err(|e| file_error(path, "read", &e))?;
+        let returns = memchr::memchr2(b'\n', b'\r', &bytes).is_some_and(|at| bytes[at] == b'\r')
+            && memchr::memchr(b'\n', &bytes).is_none();
+        options.csv.newline = Some(match returns {
+            true => Newline::Return,
+            false => Newline::Feed,
+        });
+    }
+    Ok(options)
+}
+
 /// Finds out dialect, header and columns of a CSV file.
 pub fn csv(path: &Path, options: &FileOptions) -> Result<CsvShape> {
     let chunk = first_chunk(path, options)?;
@@ -125,7 +144,10 @@ pub fn csv(path: &Path, options: &FileOptions) -> Result<CsvShape> {
         .collect();
     let header = match options.csv.header {
         Some(header) => header,
-        None => options.columns.is_none() && is_header(&records, &first, &rest),
+        None => match &options.columns {
+            None => is_header(&records, &first, &rest),
+            Some(columns) => has_names(&records, columns),
+        },
     };
     let kinds = |column: usize| {
         if header {
@@ -144,7 +166,8 @@ pub fn csv(path: &Path, options: &FileOptions) -> Result<CsvShape> {
                 let typed = options
                     .types
                     .iter()
-                    .find(|t| t.name().eq_ignore_ascii_case(&name));
+                    .find(|t| t.name().eq_ignore_ascii_case(&name))
+                    .or_else(|| options.first_types.get(column));
                 match typed {
                     Some(field) => Arc::new(field.as_ref().clone().with_name(name)),
                     None => {
@@ -160,6 +183,16 @@ pub fn csv(path: &Path, options: &FileOptions) -> Result<CsvShape> {
             })
             .collect()
     };
+    if options.first_types.len() > fields.len() {
+        return Err(Error::new(
+            SqlState::InvalidParameterValue,
+            format!(
+                "{} types are given, but the file has {} columns",
+                options.first_types.len(),
+                fields.len()
+            ),
+        ));
+    }
     for typed in &options.types {
         if !fields
             .iter()
@@ -178,13 +211,48 @@ pub fn csv(path: &Path, options: &FileOptions) -> Result<CsvShape> {
     })
 }
 
+/// The columns of several files by name, each nullable and of a type that all of its values fit.
+pub fn union(schemas: &[SchemaRef]) -> SchemaRef {
+    let mut fields: Vec<FieldRef> = Vec::new();
+    for field in schemas.iter().flat_map(|schema| schema.fields()) {
+        let known = fields
+            .iter_mut()
+            .find(|known| known.name().eq_ignore_ascii_case(field.name()));
+        let Some(known) = known else {
+            fields.push(Arc::new(field.as_ref().clone().with_nullable(true)));
+            continue;
+        };
+        let common = common_type(known.data_type(), field.data_type());
+        if *known.data_type() != common {
+            *known = Arc::new(Field::new(known.name(), common, true));
+        }
+    }
+    Arc::new(Schema::new(fields))
+}
+
+fn common_type(one: &DataType, other: &DataType) -> DataType {
+    use DataType::{Date32, Decimal128, Timestamp};
+    match (one, other) {
+        (one, other) if one == other => one.clone(),
+        (Decimal128(..), whole) | (whole, Decimal128(..)) if whole.is_integer() => {
+            Decimal128(38, 0)
+        }
+        (one, other) if one.is_integer() && other.is_integer() => DataType::Int64,
+        (one, other) if one.is_numeric() && other.is_numeric() => DataType::Float64,
+        (Date32, stamp @ Timestamp(_, None)) | (stamp @ Timestamp(_, None), Date32) => {
+            stamp.clone()
+        }
+        _ => DataType::Utf8View,
+    }
+}
+
 /// The place of each of `schema`'s columns in another file with a header; `None` where it is the same.
 pub fn csv_order(
     path: &Path,
     options: &FileOptions,
     dialect: Dialect,
     schema: &SchemaRef,
-) -> Result<Option<Arc<[usize]>>> {
+) -> Result<Option<Order>> {
     let chunk = first_chunk(path, options)?;
     let mut records = sample(path, dialect, &chunk)?;
     if records.is_empty() {
@@ -192,7 +260,7 @@ pub fn csv_order(
     }
     let width = records.width(0);
     let names = names(&mut records, width, true, options);
-    let order: Arc<[usize]> = schema
+    let places: Arc<[Option<usize>]> = schema
         .fields()
         .iter()
         .map(|field| {
@@ -201,11 +269,17 @@ pub fn csv_order(
                 .iter()
                 .position(|name| name == wanted)
                 .or_else(|| names.iter().position(|n| n.eq_ignore_ascii_case(wanted)))
-                .ok_or_else(|| missing_column(path, wanted))
+                .map_or_else(
+                    || match options.union_by_name {
+                        true => Ok(None),
+                        false => Err(missing_column(path, wanted)),
+                    },
+                    |place| Ok(Some(place)),
+                )
         })
         .collect::<Result<_>>()?;
-    if width > order.len() {
-        let extra = (0..width).find(|place| !order.contains(place));
+    let extra = (0..width).find(|place| !places.contains(&Some(*place)));
+    if extra.is_some() {
         let name = extra.map_or("", |place| names[place].as_str());
         return Err(Error::new(
             SqlState::BadCopyFileFormat,
@@ -215,11 +289,11 @@ pub fn csv_order(
             ),
         ));
     }
-    let same = order
+    let same = places
         .iter()
         .enumerate()
-        .all(|(column, &place)| column == place);
-    Ok((!same).then_some(order))
+        .all(|(column, &place)| place == Some(column));
+    Ok((!same).then_some(Order { width, places }))
 }
 
 /// The delimiter, where the options don't give it, and what follows from it.
@@ -263,9 +337,9 @@ pub fn first_chunk(path: &Path, options: &FileOptions) -> Result<Chunk> {
         .read_to_end(&mut bytes)
         .map_err(|e| file_error(path, "read", &e))?;
     let whole: Box<dyn Read + Send> = Box::new(std::io::Cursor::new(bytes));
-    let whole = passed_lines(whole, options.csv.skip, path)?;
+    let whole = passed_lines(whole, options, path)?;
     // A sample that ends inside a record is cut at its last whole one by the caller's dialect; lines do for a start.
-    let mut chunks = Chunks::new(whole, path, super::chunks::Lines);
+    let mut chunks = Chunks::new(whole, path, super::chunks::Lines(options.csv.line_end()));
     match chunks.next() {
         Some(chunk) => chunk,
         None => Ok(Chunk {
@@ -304,6 +378,10 @@ fn names(records: &mut Records, width: usize, header: bool, options: &FileOption
                 .map(|(text, _)| text)
                 .filter(|text| header && !text.trim().is_empty());
             let base = written.unwrap_or_else(|| format!("column{column}"));
+            let base = match options.csv.normalize_names {
+                true => normalized(&base),
+                false => base,
+            };
             let mut name = base.clone();
             let mut number = 1;
             while !taken.insert(name.to_lowercase()) {
@@ -322,6 +400,26 @@ fn names(records: &mut Records, width: usize, header: bool, options: &FileOption
         }
     }
     names
+}
+
+/// A name in lower case, of letters, digits and underscores.
+fn normalized(name: &str) -> String {
+    let plain = |one: char| if one.is_alphanumeric() { one } else { '_' };
+    let name: String = name.trim().to_lowercase().chars().map(plain).collect();
+    match name.starts_with(|first: char| first.is_ascii_digit()) {
+        true => format!("_{name}"),
+        false => name,
+    }
+}
+
+/// Whether the first record has the names of these columns.
+fn has_names(records: &Records, columns: &[FieldRef]) -> bool {
+    !records.is_empty()
+        && records.width(0) == columns.len()
+        && columns.iter().enumerate().all(|(place, column)| {
+            let written = records.field(0, place);
+            written.is_some_and(|(text, _)| text.trim().eq_ignore_ascii_case(column.name()))
+        })
 }
 
 fn is_header(records: &Records, first: &[Kinds], rest: &[Kinds]) -> bool {
@@ -357,136 +455,4 @@ fn is_header(records: &Records, first: &[Kinds], rest: &[Kinds]) -> bool {
         .any(|c| !blank(c) && !rest[c].is_text() && !rest[c].is_unknown());
     all_text
         && (distinct && (records.len() > 1 || rest.iter().all(|k| k.is_unknown())) || typed_below)
-}
-
-/// The types that all values so far can have, as a set of bits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Kinds(u8);
-
-impl Kinds {
-    const BOOLEAN: u8 = 1;
-    const INTEGER: u8 = 2;
-    const DOUBLE: u8 = 4;
-    const DATE: u8 = 8;
-    const TIMESTAMP: u8 = 16;
-    const ZONED: u8 = 32;
-    const TIME: u8 = 64;
-    /// Integers, some beyond BIGINT.
-    const DECIMAL: u8 = 128;
-    /// No value seen.
-    const ANY: Kinds = Kinds(255);
-
-    fn and(self, other: Kinds) -> Kinds {
-        Kinds(self.0 & other.0)
-    }
-
-    fn is_text(self) -> bool {
-        self.0 == 0
-    }
-
-    fn is_unknown(self) -> bool {
-        self == Kinds::ANY
-    }
-
-    fn of(text: &str) -> Kinds {
-        let text = text.trim();
-        if text.eq_ignore_ascii_case("true") || text.eq_ignore_ascii_case("false") {
-            return Kinds(Kinds::BOOLEAN);
-        }
-        // `007` is a code: as a number it would lose its zeros.
-        let digits = text.trim_start_matches(['+', '-']).as_bytes();
-        if is_code(digits) {
-            return Kinds(0);
-        }
-        if text.parse::<i64>().is_ok() {
-            return Kinds(Kinds::INTEGER | Kinds::DECIMAL | Kinds::DOUBLE);
-        }
-        if digits.len() <= 38 && digits.iter().all(u8::is_ascii_digit) && !digits.is_empty() {
-            return Kinds(Kinds::DECIMAL | Kinds::DOUBLE);
-        }
-        let numeric = |b: u8| b.is_ascii_digit() || matches!(b, b'.' | b'e' | b'E' | b'+' | b'-');
-        if text.bytes().all(numeric) && text.parse::<f64>().is_ok_and(f64::is_finite) {
-            return Kinds(Kinds::DOUBLE);
-        }
-        if is_time(text) {
-            return Kinds(Kinds::TIME);
-        }
-        let Some((date, rest)) = text.split_at_checked(10) else {
-            return Kinds(0);
-        };
-        if !date.is_ascii() || NaiveDate::parse_from_str(date, "%Y-%m-%d").is_err() {
-            return Kinds(0);
-        }
-        if rest.is_empty() {
-            return Kinds(Kinds::DATE | Kinds::TIMESTAMP);
-        }
-        let Some(time) = rest.strip_prefix([' ', 'T']) else {
-            return Kinds(0);
-        };
-        if is_time(time) {
-            return Kinds(Kinds::TIMESTAMP);
-        }
-        let zone = time
-            .find(['Z', '+', '-'])
-            .filter(|at| is_time(&time[..*at]) && is_zone(&time[*at..]));
-        Kinds(if zone.is_some() { Kinds::ZONED } else { 0 })
-    }
-
-    fn data_type(self) -> DataType {
-        let has = |bit: u8| self.0 & bit != 0;
-        match self {
-            k if k.is_unknown() || k.is_text() => DataType::Utf8View,
-            _ if has(Kinds::BOOLEAN) => DataType::Boolean,
-            _ if has(Kinds::INTEGER) => DataType::Int64,
-            _ if has(Kinds::DECIMAL) => DataType::Decimal128(38, 0),
-            _ if has(Kinds::DOUBLE) => DataType::Float64,
-            _ if has(Kinds::DATE) => DataType::Date32,
-            _ if has(Kinds::TIMESTAMP) => DataType::Timestamp(TimeUnit::Microsecond, None),
-            _ if has(Kinds::ZONED) => {
-                DataType::Timestamp(TimeUnit::Microsecond, Some(crate::types::UTC.into()))
-            }
-            _ => DataType::Time64(TimeUnit::Microsecond),
-        }
-    }
-}
-
-/// A number with leading zeros.
-fn is_code(digits: &[u8]) -> bool {
-    matches!(digits, [b'0', next, ..] if next.is_ascii_digit())
-        && digits.iter().all(|b| b.is_ascii_digit() || *b == b'.')
-}
-
-fn is_time(text: &str) -> bool {
-    text.len() >= 5
-        && text.as_bytes()[0].is_ascii_digit()
-        && ["%H:%M:%S%.f", "%H:%M"]
-            .iter()
-            .any(|format| NaiveTime::parse_from_str(text, format).is_ok())
-}
-
-fn is_zone(text: &str) -> bool {
-    let digits = text.trim_start_matches(['+', '-']).replace(':', "");
-    text == "Z" || (matches!(digits.len(), 2 | 4) && digits.bytes().all(|b| b.is_ascii_digit()))
-}
-
-fn kinds_of(
-    records: &Records,
-    rows: std::ops::Range<usize>,
-    column: usize,
-    options: &CsvOptions,
-) -> Kinds {
-    let mut kinds = Kinds::ANY;
-    for record in rows {
-        let Some((text, quoted)) = records.field(record, column) else {
-            continue;
-        };
-        if !quoted && options.nulls.contains(&text) {
-            continue;
-        }
-        kinds = kinds.and(Kinds::of(&text));
-        if kinds.is_text() {
-            break;
-        }
-    }
-    kinds
 }

@@ -31,14 +31,17 @@ use datafusion::catalog::{TableFunctionImpl, TableProvider};
 use crate::Result;
 
 pub mod chunks;
+mod contents;
 mod copy;
 pub mod csv;
 pub mod functions;
 pub mod infer;
+mod kinds;
 pub mod options;
 pub mod paths;
 pub mod reader;
 pub mod table;
+mod values;
 pub mod writer;
 
 pub use copy::copy;

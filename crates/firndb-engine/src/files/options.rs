@@ -202,6 +202,17 @@ fn invalid(what: &str, wanted: &str) -> Error {
     )
 }
 
+/// What ends a line of CSV.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Newline {
+    /// `\n`, perhaps after `\r`.
+    Feed,
+    /// `\r\n`: the same when read.
+    ReturnFeed,
+    /// `\r` alone.
+    Return,
+}
+
 /// How CSV is written down.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CsvOptions {
@@ -225,6 +236,22 @@ pub struct CsvOptions {
     pub all_varchar: bool,
     /// Records from which types are found out.
     pub sample: usize,
+    /// What ends a line; found out when not given.
+    pub newline: Option<Newline>,
+    /// Whether records that do not fit are passed over.
+    pub ignore_errors: bool,
+    /// Between a number's whole part and its fraction.
+    pub decimal: u8,
+    /// Between the thousands of a number.
+    pub thousands: Option<u8>,
+    /// How dates are written.
+    pub date_format: Option<String>,
+    /// How timestamps are written.
+    pub timestamp_format: Option<String>,
+    /// Whether names are made ones that need no quotes.
+    pub normalize_names: bool,
+    /// The types that are found out; all when not given.
+    pub candidates: Option<Vec<String>>,
     /// Columns whose values are quoted when written; `None` in it for all.
     pub force_quote: Option<Vec<String>>,
     /// Columns where the null text is that text.
@@ -246,9 +273,27 @@ impl Default for CsvOptions {
             null_padding: false,
             all_varchar: false,
             sample: 20_480,
+            newline: None,
+            ignore_errors: false,
+            decimal: b'.',
+            thousands: None,
+            date_format: None,
+            timestamp_format: None,
+            normalize_names: false,
+            candidates: None,
             force_quote: None,
             force_not_null: Vec::new(),
             force_null: Vec::new(),
+        }
+    }
+}
+
+impl CsvOptions {
+    /// The byte that ends a line.
+    pub fn line_end(&self) -> u8 {
+        match self.newline {
+            Some(Newline::Return) => b'\r',
+            _ => b'\n',
         }
     }
 }
@@ -266,6 +311,12 @@ pub struct FileOptions {
     pub columns: Option<Vec<FieldRef>>,
     /// Types of some columns, by name.
     pub types: Vec<FieldRef>,
+    /// Types of the first columns.
+    pub first_types: Vec<FieldRef>,
+    /// The name of a column that tells each row's file.
+    pub filename: Option<String>,
+    /// Whether the columns are those of all files, by name.
+    pub union_by_name: bool,
     /// Names of the columns.
     pub names: Option<Vec<String>>,
     /// JSON: objects in one array instead of one a line; found out when not given.
@@ -285,6 +336,9 @@ impl FileOptions {
             csv: CsvOptions::default(),
             columns: None,
             types: Vec::new(),
+            first_types: Vec::new(),
+            filename: None,
+            union_by_name: false,
             names: None,
             array: None,
             row_group: None,
@@ -309,11 +363,33 @@ impl FileOptions {
                 };
                 self.columns = Some(declared(pairs)?);
             }
-            ("types" | "dtypes" | "column_types", Format::Csv) => {
-                let OptionValue::Pairs(pairs) = value else {
-                    return Err(invalid(&name, "a struct of names and types"));
-                };
-                self.types = declared(pairs)?;
+            ("types" | "dtypes" | "column_types", Format::Csv) => match value {
+                OptionValue::Pairs(pairs) => self.types = declared(pairs)?,
+                OptionValue::List(types) => {
+                    let unnamed = |kind: &String| (String::new(), kind.clone());
+                    let pairs: Vec<_> = types.iter().map(unnamed).collect();
+                    self.first_types = declared(&pairs)?;
+                }
+                _ => {
+                    return Err(invalid(
+                        &name,
+                        "a list of types, or a struct of names and types",
+                    ));
+                }
+            },
+            ("filename", _) => {
+                self.filename = match value {
+                    OptionValue::Text(column) if !is_boolean(column) => Some(column.clone()),
+                    other => other.boolean(&name)?.then(|| "filename".to_owned()),
+                }
+            }
+            ("union_by_name", _) => self.union_by_name = value.boolean(&name)?,
+            ("hive_partitioning", _) => {
+                if value.boolean(&name)? {
+                    return Err(Error::unsupported(
+                        "columns from the names of folders (hive_partitioning) are not supported",
+                    ));
+                }
             }
             ("names" | "column_names", Format::Csv) => self.names = Some(value.list(&name)?),
             ("format", Format::Json) => match value.text(&name)?.to_ascii_lowercase().as_str() {
@@ -330,7 +406,8 @@ impl FileOptions {
             ("sample_size", Format::Csv) => {
                 self.csv.sample = match value.text(&name)?.as_str() {
                     "-1" => usize::MAX,
-                    _ => value.number(&name)?.max(1),
+                    // The first record may be a header.
+                    _ => value.number(&name)?.max(1).saturating_add(1),
                 };
             }
             (_, Format::Csv) => self.set_csv(&name, value)?,
@@ -360,6 +437,34 @@ impl FileOptions {
             "null" | "nullstr" | "nulls" => csv.nulls = value.list(name)?,
             "skip" => csv.skip = value.number(name)?,
             "comment" => csv.comment = value.byte(name)?,
+            "new_line" | "newline" => {
+                csv.newline = Some(match value.text(name)?.as_str() {
+                    "\n" | "\\n" => Newline::Feed,
+                    "\r\n" | "\\r\\n" => Newline::ReturnFeed,
+                    "\r" | "\\r" => Newline::Return,
+                    _ => return Err(invalid(name, "'\\n', '\\r\\n' or '\\r'")),
+                });
+            }
+            "ignore_errors" => csv.ignore_errors = value.boolean(name)?,
+            "decimal_separator" => {
+                csv.decimal = match value.byte(name)? {
+                    Some(separator @ (b'.' | b',')) => separator,
+                    _ => return Err(invalid(name, "'.' or ','")),
+                }
+            }
+            "thousands" => csv.thousands = value.byte(name)?,
+            "dateformat" | "date_format" => csv.date_format = format_of(&value.text(name)?),
+            "timestampformat" | "timestamp_format" => {
+                csv.timestamp_format = format_of(&value.text(name)?);
+            }
+            "normalize_names" => csv.normalize_names = value.boolean(name)?,
+            "auto_type_candidates" => csv.candidates = Some(value.list(name)?),
+            "allow_quoted_nulls" => {
+                csv.force_null = match value.boolean(name)? {
+                    true => vec!["*".to_owned()],
+                    false => Vec::new(),
+                }
+            }
             "null_padding" => csv.null_padding = value.boolean(name)?,
             "all_varchar" => csv.all_varchar = value.boolean(name)?,
             "force_quote" => csv.force_quote = Some(value.list(name)?),
@@ -374,17 +479,29 @@ impl FileOptions {
                 }
             }
             // What they ask for is what happens.
-            "freeze" | "auto_detect" | "parallel" => {
+            "freeze" | "auto_detect" | "parallel" | "strict_mode" => {
                 value.boolean(name)?;
             }
             // Records may be of any length, and lines end as they do.
-            "buffer_size" | "max_line_size" | "maximum_line_size" => {
+            "buffer_size" | "max_line_size" | "maximum_line_size" | "files_to_sniff" => {
                 value.number(name)?;
             }
             _ => return Err(unknown(name)),
         }
         Ok(())
     }
+}
+
+fn is_boolean(text: &str) -> bool {
+    matches!(
+        text.to_ascii_lowercase().as_str(),
+        "true" | "false" | "on" | "off"
+    )
+}
+
+/// A format of `strptime`; `auto` is none.
+fn format_of(text: &str) -> Option<String> {
+    (!text.is_empty() && !text.eq_ignore_ascii_case("auto")).then(|| text.to_owned())
 }
 
 fn unknown(name: &str) -> Error {

@@ -10,8 +10,9 @@ use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
-use arrow::datatypes::{FieldRef, Schema, SchemaRef};
+use arrow::array::builder::StringViewBuilder;
+use arrow::array::{ArrayRef, RecordBatch, new_null_array};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::ipc::reader::{FileReader, StreamReader};
 use arrow::json::ReaderBuilder;
@@ -39,10 +40,19 @@ pub struct Reading {
     pub schema: SchemaRef,
     /// CSV: its dialect, and whether a header is passed over.
     pub csv: Option<(Dialect, bool)>,
-    /// CSV files whose headers name the columns in another order: the place of each column in the file.
-    pub orders: HashMap<PathBuf, Arc<[usize]>>,
+    /// CSV files whose headers name other columns, or in another order.
+    pub orders: HashMap<PathBuf, Order>,
     /// Pieces parsed at a time.
     pub parallelism: usize,
+}
+
+/// Where a file has a relation's columns.
+#[derive(Debug, Clone)]
+pub struct Order {
+    /// How many columns the file has.
+    pub width: usize,
+    /// The place of each of the relation's columns, if the file has it.
+    pub places: Arc<[Option<usize>]>,
 }
 
 /// The batches of a file, in order, of at most [`MORSEL_ROWS`] rows.
@@ -51,9 +61,23 @@ pub fn batches(
     path: PathBuf,
     projection: Arc<[usize]>,
 ) -> BoxStream<'static, Result<RecordBatch>> {
+    let order = reading.orders.get(&path).cloned();
+    let is_read = |column: &usize| {
+        let width = reading.schema.fields().len();
+        let has = |order: &Order| order.places.get(*column).is_some_and(Option::is_some);
+        *column < width && order.as_ref().is_none_or(has)
+    };
+    let read: Arc<[usize]> = projection.iter().copied().filter(is_read).collect();
+    let completion = (read.len() < projection.len()).then(|| Completion {
+        reading: Arc::clone(&reading),
+        present: projection.iter().map(is_read).collect(),
+        projection: Arc::clone(&projection),
+        path: path.clone(),
+    });
+    let projection = read;
     let whole = match (reading.options.format, reading.csv) {
         (Format::Csv, Some((dialect, header))) => {
-            let (schema, projection) = match reading.orders.get(&path) {
+            let (schema, projection) = match &order {
                 Some(order) => reordered(&reading.schema, order, &projection),
                 None => (Arc::clone(&reading.schema), projection),
             };
@@ -74,28 +98,83 @@ pub fn batches(
                 path: path.clone(),
                 header: false,
             };
-            pieces(path, Lines, parse, Parser::json)
+            pieces(path, Lines(b'\n'), parse, Parser::json)
         }
         _ => arrow_file(reading, path, projection),
     };
     whole
+        .map(move |batch| match &completion {
+            Some(completion) => completion.complete(&batch?),
+            None => batch,
+        })
         .map_ok(|batch| stream::iter(split(batch).into_iter().map(Ok)))
         .try_flatten()
         .boxed()
 }
 
 /// A file's own columns, and the projection of them, where `order` tells the place of each column in the file.
-fn reordered(
-    schema: &SchemaRef,
-    order: &[usize],
-    projection: &[usize],
-) -> (SchemaRef, Arc<[usize]>) {
-    let mut fields: Vec<FieldRef> = schema.fields().to_vec();
-    for (column, &place) in order.iter().enumerate() {
-        fields[place] = Arc::clone(&schema.fields()[column]);
+fn reordered(schema: &SchemaRef, order: &Order, projection: &[usize]) -> (SchemaRef, Arc<[usize]>) {
+    let unnamed = Arc::new(Field::new("", DataType::Utf8View, true));
+    let mut fields: Vec<FieldRef> = vec![unnamed; order.width];
+    for (field, place) in schema.fields().iter().zip(order.places.iter()) {
+        if let Some(place) = place {
+            fields[*place] = Arc::clone(field);
+        }
     }
-    let projection = projection.iter().map(|&column| order[column]).collect();
-    (Arc::new(Schema::new(fields)), projection)
+    let places = projection.iter().filter_map(|&column| order.places[column]);
+    (Arc::new(Schema::new(fields)), places.collect())
+}
+
+/// Adds to a file's batches the columns that it has not: NULLs, and its own name.
+struct Completion {
+    reading: Arc<Reading>,
+    projection: Arc<[usize]>,
+    /// By projected column, whether the batches have it.
+    present: Vec<bool>,
+    path: PathBuf,
+}
+
+impl Completion {
+    fn complete(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        let rows = batch.num_rows();
+        let mut read = batch.columns().iter().zip(batch.schema_ref().fields());
+        let mut fields: Vec<FieldRef> = Vec::with_capacity(self.projection.len());
+        let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.projection.len());
+        for (&column, present) in self.projection.iter().zip(&self.present) {
+            if *present {
+                let (values, field) = read
+                    .next()
+                    .ok_or_else(|| Error::internal("a file's batch lacks a column"))?;
+                columns.push(Arc::clone(values));
+                fields.push(Arc::clone(field));
+                continue;
+            }
+            let field = match self.reading.schema.fields().get(column) {
+                Some(field) => Arc::new(crate::types::compute_field(field)),
+                None => file_name_field(&self.reading.options),
+            };
+            columns.push(if column < self.reading.schema.fields().len() {
+                new_null_array(field.data_type(), rows)
+            } else {
+                let name = self.path.to_string_lossy();
+                let mut names = StringViewBuilder::new();
+                (0..rows).for_each(|_| names.append_value(&name));
+                Arc::new(names.finish())
+            });
+            fields.push(field);
+        }
+        let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(rows));
+        let schema = Arc::new(Schema::new(fields));
+        Ok(RecordBatch::try_new_with_options(
+            schema, columns, &options,
+        )?)
+    }
+}
+
+/// The column that tells each row's file.
+pub fn file_name_field(options: &FileOptions) -> FieldRef {
+    let name = options.filename.as_deref().unwrap_or("filename");
+    Arc::new(Field::new(name, DataType::Utf8View, true))
 }
 
 fn split(batch: RecordBatch) -> Vec<RecordBatch> {
@@ -226,16 +305,17 @@ fn lost(error: tokio::task::JoinError) -> Error {
 fn open_text(path: &Path, options: &FileOptions) -> Result<Box<dyn Read + Send>> {
     match options.format {
         Format::Json => Ok(Box::new(JsonLines::open(path, options)?)),
-        _ => passed_lines(open(path, options.compression)?, options.csv.skip, path),
+        _ => passed_lines(open(path, options.compression)?, options, path),
     }
 }
 
 /// Passes over the first lines.
 pub fn passed_lines(
     mut reader: Box<dyn Read + Send>,
-    lines: usize,
+    options: &FileOptions,
     path: &Path,
 ) -> Result<Box<dyn Read + Send>> {
+    let lines = options.csv.skip;
     if lines == 0 {
         return Ok(reader);
     }
@@ -243,7 +323,7 @@ pub fn passed_lines(
     let mut line = Vec::new();
     for _ in 0..lines {
         line.clear();
-        std::io::BufRead::read_until(&mut buffered, b'\n', &mut line)
+        std::io::BufRead::read_until(&mut buffered, options.csv.line_end(), &mut line)
             .map_err(|e| file_error(path, "read", &e))?;
     }
     reader = Box::new(buffered);
@@ -319,7 +399,8 @@ fn arrow_file(
     let (sender, receiver) = mpsc::channel(2);
     let read = move || {
         let outcome = arrow_batches(&path, |batch| {
-            let shown = shown_batch(&reading.schema, &projection, &batch, &path);
+            let union = reading.options.union_by_name;
+            let shown = shown_batch(&reading.schema, &projection, &batch, &path, union);
             sender.blocking_send(shown).is_ok()
         });
         if let Err(error) = outcome {
@@ -359,14 +440,16 @@ fn shown_batch(
     projection: &[usize],
     batch: &RecordBatch,
     path: &Path,
+    union: bool,
 ) -> Result<RecordBatch> {
     let shown = Arc::new(schema.project(projection)?);
     let mut columns = Vec::with_capacity(projection.len());
     for field in shown.fields() {
-        let column = batch
-            .column_by_name(field.name())
-            .ok_or_else(|| missing_column(path, field.name()))?;
-        columns.push(compute_array(column, field.data_type())?);
+        columns.push(match batch.column_by_name(field.name()) {
+            Some(column) => compute_array(column, field.data_type())?,
+            None if union => new_null_array(field.data_type(), batch.num_rows()),
+            None => return Err(missing_column(path, field.name())),
+        });
     }
     let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     Ok(RecordBatch::try_new_with_options(shown, columns, &options)?)

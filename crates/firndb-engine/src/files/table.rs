@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::{FieldRef, SchemaRef};
+use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{DataFusionError, internal_err};
+use datafusion::common::{DataFusionError, ScalarValue, internal_err};
 use datafusion::config::ConfigOptions;
 use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::file_format::parquet::ParquetFormat;
@@ -38,7 +38,7 @@ use futures::{StreamExt, TryStreamExt};
 use super::infer;
 use super::options::{FileOptions, Format};
 use super::paths::{expand, file_error};
-use super::reader::{Reading, batches, missing_column};
+use super::reader::{Order, Reading, batches, file_name_field, missing_column};
 use crate::expr::OneNan;
 use crate::scan::frame::compute_schema;
 use crate::types::has_floats;
@@ -56,13 +56,24 @@ impl FileTable {
     /// Finds the files that `patterns` name, and their columns.
     pub fn open(patterns: &[String], options: FileOptions) -> Result<Self> {
         let files = expand(patterns)?;
-        let (schema, csv) = if options.format == Format::Csv {
+        let options = infer::with_newline(&files[0], options)?;
+        let (mut schema, csv) = if options.format == Format::Csv {
             let shape = infer::csv(&files[0], &options)?;
             (shape.schema, Some((shape.dialect, shape.header)))
         } else {
             (infer::schema(&files[0], &options)?, None)
         };
-        if options.format == Format::Parquet {
+        let by_name = options.columns.is_none()
+            && options.names.is_none()
+            && csv.is_none_or(|(_, header)| header);
+        if options.union_by_name && by_name {
+            let mut schemas = vec![schema];
+            for file in &files[1..] {
+                schemas.push(infer::schema(file, &options)?);
+            }
+            schema = infer::union(&schemas);
+        }
+        if options.format == Format::Parquet && !options.union_by_name {
             for file in &files[1..] {
                 let other = infer::schema(file, &options)?;
                 for field in schema.fields() {
@@ -74,10 +85,15 @@ impl FileTable {
         }
         let mut orders = HashMap::new();
         if let Some((dialect, true)) = csv
-            && options.columns.is_none()
-            && options.names.is_none()
+            && by_name
         {
-            for file in &files[1..] {
+            // The first file, too, may lack columns of a union.
+            let others = if options.union_by_name {
+                &files[..]
+            } else {
+                &files[1..]
+            };
+            for file in others {
                 if let Some(order) = infer::csv_order(file, &options, dialect, &schema)? {
                     orders.insert(file.clone(), order);
                 }
@@ -101,12 +117,18 @@ impl FileTable {
         options: FileOptions,
         schema: SchemaRef,
         csv: Option<(super::csv::Dialect, bool)>,
-        orders: HashMap<PathBuf, Arc<[usize]>>,
+        orders: HashMap<PathBuf, Order>,
     ) -> Self {
         let parallelism = std::thread::available_parallelism().map_or(2, usize::from);
+        let mut shown = compute_schema(&schema);
+        if options.filename.is_some() {
+            let mut fields = shown.fields().to_vec();
+            fields.push(file_name_field(&options));
+            shown = Arc::new(Schema::new(fields));
+        }
         FileTable {
             files: files.into(),
-            schema: compute_schema(&schema),
+            schema: shown,
             reading: Arc::new(Reading {
                 options,
                 schema,
@@ -137,6 +159,7 @@ impl FileTable {
         let format = ParquetFormat::default().with_options(options);
         let url = ObjectStoreUrl::local_filesystem();
         let store = state.runtime_env().object_store(&url)?;
+        let in_files = compute_schema(&self.reading.schema);
         let mut files = Vec::with_capacity(self.files.len());
         for path in self.files.iter() {
             let metadata = std::fs::metadata(path).map_err(|e| file_error(path, "open", &e))?;
@@ -153,16 +176,25 @@ impl FileTable {
                 version: None,
             };
             let statistics = format
-                .infer_stats(state, &store, Arc::clone(&self.schema), &object)
+                .infer_stats(state, &store, Arc::clone(&in_files), &object)
                 .await?;
-            files
-                .push(PartitionedFile::new_from_meta(object).with_statistics(Arc::new(statistics)));
+            let mut file = PartitionedFile::new_from_meta(object);
+            if self.reading.options.filename.is_some() {
+                let name = path.to_string_lossy().into_owned();
+                file.partition_values = vec![ScalarValue::Utf8View(Some(name))];
+            }
+            files.push(file.with_statistics(Arc::new(statistics)));
         }
         let statistics = datafusion::common::Statistics::try_merge_iter(
             files.iter().filter_map(|f| f.statistics.as_deref()),
             &self.schema,
         )?;
-        let source = ParquetSource::new(TableSchema::from(Arc::clone(&self.schema)));
+        let named = self.reading.options.filename.is_some();
+        let named = named.then(|| file_name_field(&self.reading.options));
+        let table = TableSchema::builder(in_files)
+            .with_table_partition_cols(named.into_iter().collect::<Vec<_>>())
+            .build();
+        let source = ParquetSource::new(table);
         // Files are read in the order of their names: consecutive ones make a group.
         let groups = FileGroup::new(files).split_files(state.config().target_partitions());
         let config = FileScanConfigBuilder::new(url, Arc::new(source))

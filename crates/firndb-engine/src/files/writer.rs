@@ -19,9 +19,9 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::{BrotliLevel, Compression as Codec, GzipLevel, ZstdLevel};
 use parquet::file::properties::WriterProperties;
 
-use super::options::{Compression, CsvOptions, FileOptions, Format};
+use super::options::{Compression, CsvOptions, FileOptions, Format, Newline};
 use super::paths::file_error;
-use crate::expr::show;
+use crate::expr::{moments_as, show};
 use crate::{Error, Result, SqlState};
 
 /// A file being written.
@@ -374,6 +374,9 @@ struct CsvSink {
     null: String,
     /// By column.
     forced: Vec<bool>,
+    date_format: Option<String>,
+    timestamp_format: Option<String>,
+    newline: &'static [u8],
     line: Vec<u8>,
 }
 
@@ -394,6 +397,13 @@ impl CsvSink {
             escape: options.escape.unwrap_or(quote),
             null: options.nulls.first().cloned().unwrap_or_default(),
             forced: schema.fields().iter().map(|f| forced(f)).collect(),
+            date_format: options.date_format.clone(),
+            timestamp_format: options.timestamp_format.clone(),
+            newline: match options.newline {
+                Some(Newline::Return) => b"\r",
+                Some(Newline::ReturnFeed) => b"\r\n",
+                _ => b"\n",
+            },
             line: Vec::new(),
         }
     }
@@ -403,7 +413,7 @@ impl CsvSink {
             self.separate(position);
             self.field(field.name(), false);
         }
-        self.line.push(b'\n');
+        self.line.extend_from_slice(self.newline);
         self.flush()
     }
 
@@ -414,7 +424,10 @@ impl CsvSink {
             .zip(schema.fields())
             .map(|(column, field)| match column.as_string_view_opt() {
                 Some(strings) => Ok(strings.clone()),
-                None => show(column, field),
+                None => match self.format_of(field) {
+                    Some(format) => moments_as(column, format),
+                    None => show(column, field),
+                },
             })
             .collect::<Result<_>>()?;
         for row in 0..batch.num_rows() {
@@ -426,12 +439,20 @@ impl CsvSink {
                     self.field(column.value(row), self.forced[position]);
                 }
             }
-            self.line.push(b'\n');
+            self.line.extend_from_slice(self.newline);
             if self.line.len() > 1 << 16 {
                 self.flush().map_err(|e| file_error(path, "write to", &e))?;
             }
         }
         self.flush().map_err(|e| file_error(path, "write to", &e))
+    }
+
+    fn format_of(&self, field: &Field) -> Option<&str> {
+        match field.data_type() {
+            DataType::Date32 => self.date_format.as_deref(),
+            DataType::Timestamp(_, None) => self.timestamp_format.as_deref(),
+            _ => None,
+        }
     }
 
     fn separate(&mut self, position: usize) {

@@ -24,6 +24,9 @@ pub(super) fn relation(catalog: &CatalogState, name: &str) -> Option<Rows> {
         "firndb_indexes" | "duckdb_indexes" => indexes(catalog),
         "firndb_schemas" | "duckdb_schemas" => schemas(catalog),
         "firndb_views" | "duckdb_views" => views(catalog),
+        "firndb_sequences" | "duckdb_sequences" => sequences(catalog),
+        "firndb_databases" | "duckdb_databases" => databases(),
+        "pragma_version" => version(),
         "pragma_show_tables" => names(catalog),
         "sqlite_master" | "sqlite_schema" => master(catalog),
         _ => return None,
@@ -396,6 +399,49 @@ fn schemas(catalog: &CatalogState) -> Rows {
     for schema in SYSTEM_SCHEMAS {
         rows.push([DATABASE.into(), schema.into(), true.into()]);
     }
+    rows
+}
+
+fn sequences(catalog: &CatalogState) -> Rows {
+    let mut rows = Rows::new(&[
+        ("database_name", Text),
+        ("schema_name", Text),
+        ("sequence_name", Text),
+        ("temporary", Truth),
+        ("start_value", BigInteger),
+        ("min_value", BigInteger),
+        ("max_value", BigInteger),
+        ("increment_by", BigInteger),
+        ("cycle", Truth),
+    ]);
+    for schema in catalog.schemas() {
+        for sequence in catalog.sequences(&schema) {
+            let options = sequence.options;
+            rows.push([
+                DATABASE.into(),
+                sequence.schema.as_str().into(),
+                sequence.name.as_str().into(),
+                (sequence.schema == TEMPORARY_SCHEMA).into(),
+                options.start.into(),
+                options.least.into(),
+                options.greatest.into(),
+                options.increment.into(),
+                options.cycle.into(),
+            ]);
+        }
+    }
+    rows
+}
+
+fn databases() -> Rows {
+    let mut rows = Rows::new(&[("database_name", Text), ("internal", Truth), ("type", Text)]);
+    rows.push([DATABASE.into(), false.into(), "firndb".into()]);
+    rows
+}
+
+fn version() -> Rows {
+    let mut rows = Rows::new(&[("library_version", Text)]);
+    rows.push([env!("CARGO_PKG_VERSION").into()]);
     rows
 }
 

@@ -8,9 +8,10 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::macros::expanded;
+use super::members::{struct_pack, struct_with};
 use super::normalize::call;
 use super::{aggregates, arrays, json, lambdas};
-use crate::error::{Error, Result, SqlState};
+use crate::error::Result;
 
 /// `percentile_disc(f) WITHIN GROUP (ORDER BY x DESC)`.
 pub(crate) const QUANTILE_FROM_TOP: &str = "__firndb_quantile_from_top";
@@ -94,6 +95,14 @@ fn replacement(expr: &mut Expr) -> Result<Option<Expr>> {
             right,
         } => Some(call(
             "array_has_any",
+            vec![left.as_ref().clone(), right.as_ref().clone()],
+        )),
+        Expr::BinaryOp {
+            left,
+            op: BinaryOperator::PGStartsWith,
+            right,
+        } => Some(call(
+            "starts_with",
             vec![left.as_ref().clone(), right.as_ref().clone()],
         )),
         // In two's complement ~x is -1 - x, which no integer makes overflow.
@@ -332,6 +341,9 @@ fn of_function(function: &mut Function) -> Result<Option<Expr>> {
     if name == "struct_pack" {
         return struct_pack(function).map(Some);
     }
+    if let "struct_insert" | "struct_update" = name.as_str() {
+        return struct_with(&name, function).map(Some);
+    }
     if name == "array"
         && let FunctionArguments::Subquery(query) = &function.args
     {
@@ -388,6 +400,22 @@ fn of_function(function: &mut Function) -> Result<Option<Expr>> {
                     }]));
             }
             also(function, Expr::IsNotNull(Box::new(value.clone())));
+            also(function, Expr::IsNotNull(Box::new(by.clone())));
+        }
+        ("arg_min_null" | "arg_max_null", [value, by]) if function.over.is_none() => {
+            rename(function, "first_value");
+            set_arguments(function, vec![value.clone()]);
+            if let FunctionArguments::List(list) = &mut function.args {
+                list.clauses
+                    .push(FunctionArgumentClause::OrderBy(vec![OrderByExpr {
+                        expr: by.clone(),
+                        options: OrderByOptions {
+                            asc: Some(name == "arg_min_null"),
+                            nulls_first: Some(false),
+                        },
+                        with_fill: None,
+                    }]));
+            }
             also(function, Expr::IsNotNull(Box::new(by.clone())));
         }
         ("string_agg" | "group_concat" | "listagg", [value, rest @ ..]) if rest.len() < 2 => {
@@ -603,43 +631,6 @@ pub(super) fn also(function: &mut Function, condition: Expr) {
         None => condition,
     };
     function.filter = Some(Box::new(filter));
-}
-
-/// `struct_pack(a := 1)` as `named_struct('a', 1)`.
-fn struct_pack(function: &Function) -> Result<Expr> {
-    let FunctionArguments::List(list) = &function.args else {
-        return Err(unnamed_member());
-    };
-    let mut members = Vec::with_capacity(list.args.len() * 2);
-    for argument in &list.args {
-        let (name, value) = match argument {
-            FunctionArg::Named {
-                name,
-                arg: FunctionArgExpr::Expr(value),
-                ..
-            } => (name.value.clone(), value.clone()),
-            FunctionArg::ExprNamed {
-                name: Expr::Identifier(name),
-                arg: FunctionArgExpr::Expr(value),
-                ..
-            } => (name.value.clone(), value.clone()),
-            FunctionArg::Unnamed(FunctionArgExpr::Expr(value @ Expr::Identifier(name))) => {
-                (name.value.clone(), value.clone())
-            }
-            _ => return Err(unnamed_member()),
-        };
-        members.push(Expr::value(Value::SingleQuotedString(name)));
-        members.push(value);
-    }
-    Ok(call("named_struct", members))
-}
-
-fn unnamed_member() -> Error {
-    Error::new(
-        SqlState::SyntaxError,
-        "struct_pack needs a name for each member",
-    )
-    .with_hint("Write struct_pack(name := value).")
 }
 
 #[cfg(test)]

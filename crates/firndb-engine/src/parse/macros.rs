@@ -243,13 +243,32 @@ const MACROS: &[(&str, usize, &str)] = &[
     ),
     ("array_slice", 3, "(a)[b:c]"),
     ("list_slice", 3, "(a)[b:c]"),
-    ("map_extract_value", 2, "(a)[b]"),
+    ("map_extract_value", 2, "(map_extract(a, b))[1]"),
     (
         "map_contains_entry",
         3,
         "CASE WHEN a IS NOT NULL THEN coalesce((a)[b] = c, FALSE) END",
     ),
     ("array_push_front", 2, "list_prepend(b, a)"),
+    ("make_date", 1, "(DATE '1970-01-01' + CAST(a AS INTEGER))"),
+    ("like", 2, "(b LIKE a)"),
+    ("current_schemas", 1, "[current_schema()]"),
+    (
+        "list_grade_up",
+        1,
+        "list_transform(list_sort(list_zip(a, range(1, len(a) + 1))), pair -> pair['2'])",
+    ),
+    (
+        "array_grade_up",
+        1,
+        "list_transform(list_sort(list_zip(a, range(1, len(a) + 1))), pair -> pair['2'])",
+    ),
+    ("std", 1, "stddev(a)"),
+    (
+        "array_cross_product",
+        2,
+        "[a[2] * b[3] - a[3] * b[2], a[3] * b[1] - a[1] * b[3], a[1] * b[2] - a[2] * b[1]]",
+    ),
     ("wavg", 2, "(sum(a * b) / sum(b))"),
     ("weighted_avg", 2, "(sum(a * b) / sum(b))"),
 ];

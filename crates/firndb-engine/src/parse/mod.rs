@@ -32,6 +32,7 @@ mod lambdas;
 mod laterals;
 mod limits;
 mod macros;
+mod members;
 mod merge;
 mod normalize;
 mod outer;
@@ -46,6 +47,7 @@ mod source;
 mod spellings;
 mod stars;
 mod structs;
+mod synonyms;
 mod variables;
 mod windows;
 
@@ -66,6 +68,7 @@ pub(crate) use json::{
     JSON_EACH, JSON_EXTRACT_ALL, JSON_EXTRACT_TEXT_ALL, JSON_OBJECT_OF_LISTS, JSON_TREE,
 };
 pub(crate) use limits::PERCENT;
+pub(crate) use members::{STRUCT_INSERT, STRUCT_UPDATE};
 pub(crate) use merge::{DEFAULT_VALUES, DO_NOTHING};
 pub(crate) use normalize::{UNIQUE, call};
 pub(crate) use parameters::literal;
@@ -75,6 +78,10 @@ pub(crate) use pivots::GROUPS;
 pub(crate) use relations::POSITIONAL;
 pub use source::Source;
 pub(crate) use spellings::RENAMED_CONSTRAINT;
+pub(crate) use synonyms::{
+    LIKE_COMMENTS, LIKE_CONSTRAINTS, LIKE_DEFAULTS, LIKE_GENERATED, LIKE_IDENTITY, LIKE_INDEXES,
+    LIKE_TABLE, OVERRIDING_SYSTEM, OVERRIDING_USER,
+};
 pub(crate) use variables::{Read, Variables, with_variables};
 
 use crate::catalog::fold;
@@ -265,7 +272,7 @@ fn tokenize(source: &Source, exact: &dyn Fn(&str) -> bool) -> Result<Vec<TokenWi
     }
     check_shape(&tokens)?;
     let tokens = sequence::rewrite(json::mark(brackets::mark(exclusion::mark(tokens))));
-    let tokens = spellings::rewrite(conflict::rewrite(tokens));
+    let tokens = spellings::rewrite(conflict::rewrite(synonyms::rewrite(tokens)));
     let tokens = limits::rewrite(sampling::rewrite(pivots::rewrite(tokens)));
     let tokens = stars::rewrite(structs::rewrite(insert::rewrite(tokens)));
     Ok(merge::rewrite(from_first::reorder(tokens)))

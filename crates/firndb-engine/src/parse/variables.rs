@@ -37,6 +37,9 @@ pub(super) fn value(expr: Expr) -> std::result::Result<Query, ParserError> {
 pub(crate) enum Read {
     Variable(String),
     Setting(String),
+    /// Rows that the last write of the session changed, and all of its writes.
+    Changes,
+    AllChanges,
 }
 
 /// The variable or setting that an expression reads.
@@ -48,6 +51,11 @@ pub(super) fn read(expr: &Expr) -> Option<Read> {
         return None;
     };
     match list.args.as_slice() {
+        [] => match function.name.to_string().as_str() {
+            "changes" => Some(Read::Changes),
+            "total_changes" => Some(Read::AllChanges),
+            _ => None,
+        },
         [FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(value)))]
             if let Value::SingleQuotedString(name) = &value.value =>
         {

@@ -27,7 +27,7 @@ use firndb_storage::Form;
 use super::keys;
 use super::scope::{Found, Scope, check_database};
 use super::sequences;
-use super::{TARGET, aliases, calls, forms, macros, rowids, whole_rows};
+use super::{TARGET, aliases, calls, forms, macros, outer_members, rowids, whole_rows};
 use crate::catalog::{Relation, TEMPORARY_SCHEMA, TableEntry, ViewEntry, fold};
 use crate::error::{Error, Result, SqlState, nearest};
 use crate::expr::excluding_function;
@@ -91,6 +91,7 @@ impl<'a> Binder<'a> {
             if !aliases::resolve(query, &error)
                 && !rowids::resolve(query, &error, &is_table)?
                 && !whole_rows::resolve(query, &error, &columns)
+                && !outer_members::resolve(query, &error)
             {
                 return Err(error);
             }

@@ -128,48 +128,55 @@ pub(super) async fn summarize(context: &StatementContext, query: &ast::Query) ->
     Ok(Outcome::rows("SUMMARIZE", rows))
 }
 
+/// A row about a column. Quartiles are exact; of integers and dates they are rounded to those.
 fn summary(name: &str, field: &Field) -> String {
     let column = format!("\"{}\"", name.replace('"', "\"\""));
     let text = |value: &str| format!("'{}'", value.replace('\'', "''"));
-    let null = "CAST(NULL AS VARCHAR)".to_owned();
-    let numeric = field.data_type().is_numeric();
-    let nested = field.data_type().is_nested();
-    let measure = |function: &str| {
-        if numeric {
-            format!("CAST({function}(CAST({column} AS DOUBLE)) AS VARCHAR)")
-        } else {
-            null.clone()
-        }
+    let null = || "CAST(NULL AS VARCHAR)".to_owned();
+    let kind = field.data_type();
+    let extension = field.metadata().contains_key(types::EXTENSION_KEY);
+    let numeric = kind.is_numeric();
+    let moment = matches!(kind, DataType::Date32 | DataType::Timestamp(..));
+    let time = matches!(kind, DataType::Time64(_));
+    let extreme = |function: &str| match kind {
+        DataType::Map(..) | DataType::Null => null(),
+        _ => format!("CAST({function}({column}) AS VARCHAR)"),
+    };
+    let distinct = match kind {
+        DataType::Map(..) | DataType::Null => "CAST(NULL AS BIGINT)".to_owned(),
+        _ => format!("CAST(count(DISTINCT {column}) AS BIGINT)"),
+    };
+    let mean = match () {
+        () if extension => null(),
+        () if numeric => format!("CAST(avg(CAST({column} AS DOUBLE)) AS VARCHAR)"),
+        () if moment || time => format!("CAST(avg({column}) AS VARCHAR)"),
+        () => null(),
+    };
+    let spread = match numeric && !extension {
+        true => format!("CAST(stddev(CAST({column} AS DOUBLE)) AS VARCHAR)"),
+        false => null(),
     };
     let quartile = |share: &str| {
-        if numeric {
-            format!("CAST(approx_percentile_cont(CAST({column} AS DOUBLE), {share}) AS VARCHAR)")
-        } else {
-            null.clone()
+        let value = format!("quantile_cont({column}, {share})");
+        match kind {
+            _ if extension => null(),
+            kind if kind.is_integer() => {
+                format!("CAST(CAST(round({value}) AS DECIMAL(38, 0)) AS VARCHAR)")
+            }
+            DataType::Date32 => format!("CAST(CAST({value} AS DATE) AS VARCHAR)"),
+            kind if kind.is_numeric() || moment => format!("CAST({value} AS VARCHAR)"),
+            _ => null(),
         }
-    };
-    let extreme = |function: &str| {
-        if nested {
-            null.clone()
-        } else {
-            format!("CAST({function}({column}) AS VARCHAR)")
-        }
-    };
-    let distinct = if nested {
-        "CAST(NULL AS BIGINT)".to_owned()
-    } else {
-        format!("CAST(count(DISTINCT {column}) AS BIGINT)")
     };
     format!(
         "SELECT {name} AS column_name, {kind} AS column_type, {least} AS min, {most} AS max, \
-         {distinct} AS distinct_values, {mean} AS avg, {spread} AS std, {first} AS q25, {second} AS q50, {third} AS q75, \
-         count(*) AS count, CAST(count(*) - count({column}) AS BIGINT) AS nulls FROM summarized",
+         {distinct} AS approx_unique, {mean} AS avg, {spread} AS std, {first} AS q25, {second} AS q50, {third} AS q75, \
+         count(*) AS count, CAST(CASE WHEN count(*) > 0 THEN (count(*) - count({column})) * 100.0 / count(*) END AS DECIMAL(9, 2)) AS null_percentage \
+         FROM summarized",
         name = text(field.name()),
         kind = text(&types::sql_name(field)),
         least = extreme("min"),
         most = extreme("max"),
-        mean = measure("avg"),
-        spread = measure("stddev"),
         first = quartile("0.25"),
         second = quartile("0.5"),
         third = quartile("0.75"),

@@ -25,6 +25,7 @@ mod membership;
 mod merged;
 mod multiset;
 mod names;
+mod outer_members;
 mod pivot;
 mod plain;
 mod positional;

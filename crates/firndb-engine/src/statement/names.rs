@@ -73,7 +73,7 @@ pub(crate) const NAMED: &str = "__firndb_named";
 /// Names the arguments of an aggregate that hold casts. DataFusion leaves casts out of the names of its plans, so that `sum(a)` and
 /// `sum(a::DOUBLE)` would be one column.
 pub(super) fn tell_casts_apart(function: &mut Function) {
-    const AGGREGATES: [&str; 24] = [
+    const AGGREGATES: [&str; 33] = [
         "sum",
         "count",
         "avg",
@@ -98,6 +98,15 @@ pub(super) fn tell_casts_apart(function: &mut Function) {
         "last_value",
         "quantile_cont",
         "quantile_disc",
+        "mad",
+        "skewness",
+        "kurtosis",
+        "kurtosis_pop",
+        "entropy",
+        "bit_and",
+        "bit_or",
+        "bit_xor",
+        "approx_distinct",
     ];
     let [ObjectNamePart::Identifier(name)] = function.name.0.as_slice() else {
         return;

@@ -188,10 +188,7 @@ impl Declaration {
             Sql::Nullable(inner) => return Declaration::resolve(inner, enums),
             Sql::Custom(name, modifiers) => return custom(name, modifiers, enums),
             other => {
-                return Err(Error::unsupported(format!(
-                    "type {} is not supported",
-                    other.to_string().to_lowercase()
-                )));
+                return Err(unsupported(&other.to_string().to_lowercase()));
             }
         };
         Ok(data_type.into())
@@ -200,6 +197,21 @@ impl Declaration {
     fn into_field(self, name: &str, nullable: bool) -> Field {
         Field::new(name, self.data_type, nullable).with_metadata(self.metadata)
     }
+}
+
+/// 0A000 for a type of other systems, with one to take in its place.
+fn unsupported(name: &str) -> Error {
+    let error = Error::unsupported(format!("type {name} is not supported"));
+    let instead = match name {
+        "timestamp_ns" => "TIMESTAMP has microseconds.",
+        "timetz" | "time with time zone" => "TIME has no zone, TIMESTAMPTZ has a date.",
+        "bit" | "bitstring" | "bit varying" => {
+            "Integers have & | << >> and bit_count, BLOB has bytes."
+        }
+        "uhugeint" | "uint128" | "bignum" | "varint" => "HUGEINT and DECIMAL have up to 38 digits.",
+        _ => return error,
+    };
+    error.with_hint(instead)
 }
 
 fn custom(
@@ -232,6 +244,12 @@ fn custom(
         "timestamptz" => DataType::Timestamp(TimeUnit::Microsecond, Some(UTC.into())),
         "uuid" | "guid" => return Ok(uuid()),
         "json" | "jsonb" => return Ok(json()),
+        "timestamp_ns" | "bit" | "bitstring" | "uhugeint" | "uint128" | "bignum" | "varint"
+        | "timetz" | "variant" | "geometry"
+            if enums(written).is_none() =>
+        {
+            return Err(unsupported(&folded));
+        }
         _ => {
             return match enums(written).or_else(|| enums(&folded)) {
                 Some(labels) if modifiers.is_empty() => enumeration(Some(written), labels),

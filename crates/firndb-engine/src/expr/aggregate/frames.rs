@@ -38,7 +38,7 @@ pub(super) fn functions() -> Vec<Arc<AggregateUDF>> {
     let others = [
         (
             variance::var_samp_udaf(),
-            &["var", "var_sample", "variance"][..],
+            &["var_samp", "var_sample", "variance"][..],
         ),
         (variance::var_pop_udaf(), &["var_population"]),
         (stddev::stddev_udaf(), &["stddev_samp"]),

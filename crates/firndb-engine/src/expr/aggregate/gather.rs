@@ -1,4 +1,4 @@
-//! Aggregates that need all values of a group at once: MODE, QUANTILE_DISC, QUANTILE_CONT, PRODUCT, SKEWNESS, KURTOSIS, ENTROPY.
+//! Aggregates that need all values of a group at once: MODE, QUANTILE_DISC, QUANTILE_CONT, PRODUCT, SKEWNESS, KURTOSIS, ENTROPY, MAD.
 
 use std::collections::HashMap;
 use std::mem::size_of_val;
@@ -7,7 +7,9 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array, ListArray, new_empty_array};
 use arrow::buffer::OffsetBuffer;
 use arrow::compute::{cast, concat, filter, is_not_null, sort_to_indices};
-use arrow::datatypes::{DataType, Field, FieldRef, Float64Type, Int64Type};
+use arrow::datatypes::{
+    DataType, Field, FieldRef, Float64Type, Int64Type, IntervalMonthDayNano, IntervalUnit,
+};
 use arrow::row::{RowConverter, SortField};
 use datafusion::common::{Result, ScalarValue, exec_err};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
@@ -36,6 +38,7 @@ pub(super) fn functions() -> Vec<Arc<AggregateUDF>> {
         (Kind::Kurtosis, "kurtosis", &[]),
         (Kind::KurtosisOfPopulation, "kurtosis_pop", &[]),
         (Kind::Entropy, "entropy", &[]),
+        (Kind::Deviation, "mad", &[]),
     ]
     .into_iter()
     .map(|(kind, name, aliases)| Arc::new(gathering(kind, name, aliases)))
@@ -98,6 +101,8 @@ enum Kind {
     KurtosisOfPopulation,
     /// The entropy of the values' frequencies in bits.
     Entropy,
+    /// The median of the distances from the median.
+    Deviation,
 }
 
 impl Kind {
@@ -140,11 +145,16 @@ impl AggregateUDFImpl for Gathering {
             {
                 vec![moment, DataType::Float64]
             }
+            (Kind::Deviation, [value]) if let Some(moment) = as_moment(value) => vec![moment],
             (Kind::Quantile | Kind::QuantileFromTop, [value, fraction]) if double(fraction) => {
                 vec![value.clone(), DataType::Float64]
             }
             (
-                Kind::Product | Kind::Skewness | Kind::Kurtosis | Kind::KurtosisOfPopulation,
+                Kind::Product
+                | Kind::Skewness
+                | Kind::Kurtosis
+                | Kind::KurtosisOfPopulation
+                | Kind::Deviation,
                 [value],
             ) if double(value) => vec![DataType::Float64],
             _ => return Err(undefined(self.name, types).into()),
@@ -154,6 +164,9 @@ impl AggregateUDFImpl for Gathering {
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         match types.first() {
             Some(value) if self.kind.keeps_type() => Ok(value.clone()),
+            Some(DataType::Timestamp(_, _)) if self.kind == Kind::Deviation => {
+                Ok(DataType::Interval(IntervalUnit::MonthDayNano))
+            }
             Some(moment @ DataType::Timestamp(_, _)) => Ok(moment.clone()),
             _ => Ok(DataType::Float64),
         }
@@ -285,6 +298,9 @@ impl Accumulator for Gathered {
         if values.is_empty() {
             return match self.kind {
                 Kind::Entropy => Ok(ScalarValue::Float64(Some(0.0))),
+                Kind::Deviation if self.data_type.is_temporal() => {
+                    Ok(ScalarValue::IntervalMonthDayNano(None))
+                }
                 kind if kind.keeps_type() || self.data_type.is_temporal() => {
                     ScalarValue::try_from(&self.data_type)
                 }
@@ -305,6 +321,11 @@ impl Accumulator for Gathered {
             Kind::QuantileFromTop => quantile(&values, self.fraction, true),
             Kind::Percentile if self.data_type.is_temporal() => between(&values, self.fraction),
             Kind::Percentile => percentile(&values, self.fraction),
+            Kind::Deviation if self.data_type.is_temporal() => deviation_of_moments(&values),
+            Kind::Deviation => {
+                let doubles = values.as_primitive::<Float64Type>().values();
+                Ok(ScalarValue::Float64(Some(deviation(doubles))))
+            }
             Kind::Entropy => {
                 let all = values.len() as f64;
                 let bits = |(count, _): (usize, usize)| {
@@ -373,6 +394,48 @@ fn percentile(values: &ArrayRef, fraction: Option<f64>) -> Result<ScalarValue> {
         false => low + (high - low) * place.fract(),
     };
     Ok(ScalarValue::Float64(Some(value)))
+}
+
+/// The value in the middle of at least one, between two where their number is even.
+fn middle_of(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    let half = values.len() / 2;
+    match values.len() % 2 {
+        0 => values[half - 1].midpoint(values[half]),
+        _ => values[half],
+    }
+}
+
+fn deviation(values: &[f64]) -> f64 {
+    let middle = middle_of(values.to_vec());
+    middle_of(values.iter().map(|value| (value - middle).abs()).collect())
+}
+
+/// The same of moments, as days and a time.
+fn deviation_of_moments(values: &ArrayRef) -> Result<ScalarValue> {
+    let micros = |moments: &dyn Array| -> Result<Vec<i64>> {
+        let moments = cast(moments, &DataType::Int64)?;
+        Ok(moments.as_primitive::<Int64Type>().values().to_vec())
+    };
+    let ScalarValue::Int64(Some(middle)) = between(values, Some(0.5))?.cast_to(&DataType::Int64)?
+    else {
+        return exec_err!("moments have no middle");
+    };
+    let distances = micros(values)?.into_iter().map(|moment| {
+        i64::try_from(moment.abs_diff(middle)).map_err(|_| {
+            Error::new(SqlState::DatetimeFieldOverflow, "interval out of range").into()
+        })
+    });
+    let distances: ArrayRef = Arc::new(Int64Array::from(distances.collect::<Result<Vec<_>>>()?));
+    let ScalarValue::Int64(Some(distance)) = between(&distances, Some(0.5))? else {
+        return exec_err!("moments have no middle");
+    };
+    let day = crate::expr::convert::MICROS_PER_DAY;
+    // A distance of 64 bits is fewer than 2^27 days.
+    let days = i32::try_from(distance / day).unwrap_or(i32::MAX);
+    Ok(ScalarValue::IntervalMonthDayNano(Some(
+        IntervalMonthDayNano::new(0, days, distance % day * 1_000),
+    )))
 }
 
 /// The moment at a fraction of the sorted ones, to the microsecond.

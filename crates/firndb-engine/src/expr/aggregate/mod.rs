@@ -10,6 +10,7 @@ mod frames;
 mod gather;
 mod groups;
 mod middle;
+mod moments;
 mod one_nan;
 mod total;
 
@@ -112,6 +113,7 @@ impl AggregateUDFImpl for Summing {
             }
             DataType::Dictionary(_, value) if total_type(value).is_some() => value.as_ref().clone(),
             known if total_type(known).is_some() => known.clone(),
+            other if let Some(moment) = moments::measured(self.kind, other) => moment,
             other => {
                 return Err(Error::new(
                     SqlState::UndefinedFunction,
@@ -126,6 +128,7 @@ impl AggregateUDFImpl for Summing {
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         match (self.kind, types) {
+            (kind, [input]) if let Some(moment) = moments::measured(kind, input) => Ok(moment),
             (Kind::Average, _) => Ok(DataType::Float64),
             (Kind::Sum, [input]) => match total_type(input) {
                 Some(total) => Ok(total),
@@ -143,6 +146,9 @@ impl AggregateUDFImpl for Summing {
             let item = Field::new_list_field(input.clone(), true);
             let name = format_state_name(args.name, "distinct");
             return Ok(vec![Arc::new(Field::new_list(name, item, false))]);
+        }
+        if moments::measured(self.kind, input).is_some() {
+            return Ok(moments::state_fields(args.name));
         }
         let Some(total) = total_type(input) else {
             return exec_err!("{input} cannot be summed");
@@ -164,6 +170,17 @@ impl AggregateUDFImpl for Summing {
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         let input = input_type(&args)?;
+        if moments::measured(self.kind, &input).is_some() {
+            if args.is_distinct {
+                return Err(Error::unsupported(format!(
+                    "{}(DISTINCT …) of {} is not supported",
+                    self.name(),
+                    type_name(&input)
+                ))
+                .into());
+            }
+            return Ok(moments::accumulator(self.kind, &input));
+        }
         if args.is_distinct {
             distinct::accumulator(self.kind, &input)
         } else {
@@ -176,7 +193,9 @@ impl AggregateUDFImpl for Summing {
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
-        !args.is_distinct
+        let input = args.expr_fields.first().map(|field| field.data_type());
+        let is_moment = input.is_some_and(|input| moments::measured(self.kind, input).is_some());
+        !args.is_distinct && !is_moment
     }
 
     fn create_groups_accumulator(

@@ -1,15 +1,18 @@
-//! Maps made of lists: `map_from_entries`, `histogram`.
+//! Maps made of lists: `map_from_entries`, `histogram`; the value of a key, and maps put together.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayRef, AsArray, Int64Array, ListArray, MapArray, StructArray, UInt64Array,
 };
 use arrow::buffer::OffsetBuffer;
-use arrow::compute::{SortOptions, sort_to_indices, take};
+use arrow::compute::{SortOptions, cast, concat, sort_to_indices, take};
 use arrow::datatypes::{DataType, Field, FieldRef};
 use arrow::row::{RowConverter, SortField};
 use datafusion::common::{Result, exec_err};
+use datafusion::logical_expr::type_coercion::binary::type_union_resolution;
 
 use super::kernel::{Kernel, Takes};
 use crate::types::canonical;
@@ -28,6 +31,30 @@ pub(super) fn kernels() -> Vec<Kernel> {
                 Some(map_type(&key, &value))
             },
             run: |args| from_entries(&args[0]),
+        },
+        Kernel {
+            name: "map_extract",
+            aliases: &["element_at"],
+            takes: &[Takes::Any],
+            arguments: (2, 2),
+            yields: |types| {
+                let value = &map_types(&types[0])?.1;
+                Some(DataType::new_list(value.clone(), true))
+            },
+            run: |args| extract(&args[0], &args[1]),
+        },
+        Kernel {
+            name: "map_concat",
+            aliases: &[],
+            takes: &[Takes::Any],
+            arguments: (1, usize::MAX),
+            yields: |types| {
+                let known = types.iter().filter(|one| !one.is_null());
+                let parts: Option<Vec<(DataType, DataType)>> = known.map(map_types).collect();
+                let (keys, values): (Vec<_>, Vec<_>) = parts?.into_iter().unzip();
+                Some(map_type(&in_common(&keys)?, &in_common(&values)?))
+            },
+            run: concatenated,
         },
         Kernel {
             name: "list_histogram",
@@ -56,6 +83,125 @@ fn entry_types(list: &DataType) -> Option<(DataType, DataType)> {
         return None;
     };
     Some((key.data_type().clone(), value.data_type().clone()))
+}
+
+/// The types of a map's keys and values.
+fn map_types(map: &DataType) -> Option<(DataType, DataType)> {
+    let DataType::Map(entries, _) = map else {
+        return None;
+    };
+    let DataType::Struct(fields) = entries.data_type() else {
+        return None;
+    };
+    let [key, value] = fields.as_ref() else {
+        return None;
+    };
+    Some((key.data_type().clone(), value.data_type().clone()))
+}
+
+/// A list of a key's value, which is empty where the map has no such key.
+fn extract(maps: &ArrayRef, wanted: &ArrayRef) -> Result<ArrayRef> {
+    let maps = maps.as_map();
+    let wanted = canonical(&cast(wanted, maps.keys().data_type())?)?;
+    let converter = RowConverter::new(vec![SortField::new(wanted.data_type().clone())])?;
+    let keys = converter.convert_columns(&[canonical(maps.keys())?])?;
+    let rows = converter.convert_columns(std::slice::from_ref(&wanted))?;
+    let mut places: Vec<u64> = Vec::new();
+    let mut lengths = Vec::with_capacity(maps.len());
+    for (row, bounds) in maps.offsets().windows(2).enumerate() {
+        let known = maps.is_valid(row) && wanted.is_valid(row);
+        let found = (bounds[0] as usize..bounds[1] as usize)
+            .find(|&place| known && keys.row(place) == rows.row(row));
+        places.extend(found.map(|place| place as u64));
+        lengths.push(usize::from(found.is_some()));
+    }
+    let values = take(maps.values(), &UInt64Array::from(places), None)?;
+    let item = Arc::new(Field::new_list_field(values.data_type().clone(), true));
+    let nulls = maps.nulls().cloned();
+    let list = ListArray::try_new(item, OffsetBuffer::from_lengths(lengths), values, nulls)?;
+    Ok(Arc::new(list))
+}
+
+/// The entries of all maps; of a key that several have, the last one's value in the first one's place. NULL has no entries; of NULLs
+/// alone comes NULL.
+fn concatenated(args: &[ArrayRef]) -> Result<ArrayRef> {
+    let maps: Vec<&MapArray> = args
+        .iter()
+        .filter(|argument| !argument.data_type().is_null())
+        .map(|argument| argument.as_map())
+        .collect();
+    let arrays = |of: fn(&MapArray) -> &ArrayRef| -> Vec<&dyn Array> {
+        maps.iter().map(|map| of(map).as_ref()).collect()
+    };
+    let keys = common(&arrays(MapArray::keys))?;
+    let values = common(&arrays(MapArray::values))?;
+    let converter = RowConverter::new(vec![SortField::new(keys.data_type().clone())])?;
+    let rows = converter.convert_columns(&[canonical(&keys)?])?;
+    let (mut key_places, mut value_places) = (Vec::<u64>::new(), Vec::<u64>::new());
+    let mut lengths = Vec::new();
+    let mut known = Vec::new();
+    for row in 0..args[0].len() {
+        let before = key_places.len();
+        let mut seen = HashMap::new();
+        let mut start = 0;
+        for map in &maps {
+            let (first, last) = (map.value_offsets()[row], map.value_offsets()[row + 1]);
+            if map.is_valid(row) {
+                for place in first as usize + start..last as usize + start {
+                    match seen.entry(rows.row(place)) {
+                        Entry::Occupied(slot) => value_places[*slot.get()] = place as u64,
+                        Entry::Vacant(slot) => {
+                            slot.insert(key_places.len());
+                            key_places.push(place as u64);
+                            value_places.push(place as u64);
+                        }
+                    }
+                }
+            }
+            start += map.keys().len();
+        }
+        lengths.push(key_places.len() - before);
+        known.push(maps.iter().any(|map| map.is_valid(row)));
+    }
+    let keys = take(&keys, &UInt64Array::from(key_places), None)?;
+    let values = take(&values, &UInt64Array::from(value_places), None)?;
+    let field = entries_field(keys.data_type(), values.data_type());
+    let DataType::Struct(members) = field.data_type() else {
+        return exec_err!("a map's entries are structs");
+    };
+    let entries = StructArray::try_new(members.clone(), vec![keys, values], None)?;
+    let offsets = OffsetBuffer::from_lengths(lengths);
+    let map = MapArray::try_new(field, offsets, entries, Some(known.into()), false)?;
+    Ok(Arc::new(map))
+}
+
+/// The type that values of these have in common: numbers and texts become no others.
+fn in_common(types: &[DataType]) -> Option<DataType> {
+    let first = types.iter().find(|one| !one.is_null())?;
+    let fits = |one: &DataType| {
+        one == first
+            || one.is_null()
+            || one.is_numeric() && first.is_numeric()
+            || one.is_string() && first.is_string()
+    };
+    match types.iter().all(fits) {
+        true => type_union_resolution(types),
+        false => None,
+    }
+}
+
+/// The values of all arrays, in the type that they have in common.
+fn common(arrays: &[&dyn Array]) -> Result<ArrayRef> {
+    let types: Vec<DataType> = arrays.iter().map(|one| one.data_type().clone()).collect();
+    let Some(known) = in_common(&types) else {
+        return exec_err!("maps of different types");
+    };
+    let arrays = arrays
+        .iter()
+        .map(|one| cast(*one, &known))
+        .collect::<std::result::Result<Vec<_>, _>>()?;
+    let arrays: Vec<&dyn Array> = arrays.iter().map(AsRef::as_ref).collect();
+    Ok(concat(&arrays)?)
 }
 
 fn entries_field(key: &DataType, value: &DataType) -> FieldRef {

@@ -6,13 +6,15 @@
 mod buckets;
 mod calendar;
 mod format;
+mod hash;
 mod json;
 mod kernel;
 pub(super) mod lambdas;
 mod likeness;
 mod lists;
-mod maps;
+pub(super) mod maps;
 mod moments;
+mod more_text;
 mod numbers;
 mod padding;
 mod regex;
@@ -20,6 +22,7 @@ pub(super) mod searches;
 mod series;
 mod sizes;
 mod strptime;
+mod structs;
 mod text;
 mod to_char;
 
@@ -92,6 +95,8 @@ pub(super) fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
             to_char::kernels(),
             format::kernels(),
             series::kernels(),
+            more_text::kernels(),
+            vec![hash::kernel()],
         ]
         .into_iter()
         .flatten()
@@ -99,6 +104,7 @@ pub(super) fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
     );
     all.extend(lists::functions());
     all.extend(searches::functions());
+    all.extend(structs::functions());
     all.extend(json::functions());
     all.push(numbers::round());
     let renamed: [(Arc<ScalarUDF>, &[&'static str]); 8] = [
@@ -122,6 +128,14 @@ pub(super) fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
         all.push(Arc::new(function.with_aliases(names.iter().copied())));
     }
     all
+}
+
+pub(crate) use moments::moments_as;
+
+/// Reads moments, as microseconds, that are written by a format of `strptime`; `None` for text that the format does not fit.
+pub(crate) fn moments_by(format: &str) -> impl Fn(&str) -> Option<i64> {
+    let pattern = moments::chrono_pattern(format);
+    move |text| strptime::moment(text, &pattern)
 }
 
 /// A call of SUBSTRING.

@@ -4,8 +4,8 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, Int64Array, IntervalMonthDayNanoArray, StringViewBuilder,
-    TimestampMicrosecondArray,
+    Array, ArrayRef, AsArray, Int64Array, IntervalMonthDayNanoArray, StringViewArray,
+    StringViewBuilder, TimestampMicrosecondArray,
 };
 use arrow::compute::{CastOptions, cast, cast_with_options};
 use arrow::datatypes::{
@@ -198,6 +198,30 @@ pub(super) fn formatted(moment: Expr, format: Expr) -> Expr {
     }
     .function()
     .call(vec![moment, format])
+}
+
+/// Dates or timestamps, on the clock of UTC, as text in a format of `strftime`.
+pub(crate) fn moments_as(moments: &ArrayRef, format: &str) -> crate::Result<StringViewArray> {
+    let stamps = cast(moments, &stamp())?;
+    let format = chrono_format(format);
+    let mut texts = StringViewBuilder::new();
+    for moment in stamps.as_primitive::<TimestampMicrosecondType>() {
+        let Some(moment) = moment else {
+            texts.append_null();
+            continue;
+        };
+        let moment = DateTime::from_timestamp_micros(moment)
+            .ok_or_else(crate::expr::convert::timestamp_out_of_range)?;
+        let mut text = String::new();
+        write!(text, "{}", moment.naive_utc().format(&format)).map_err(|_| {
+            Error::new(
+                SqlState::InvalidParameterValue,
+                format!("invalid format \"{format}\""),
+            )
+        })?;
+        texts.append_value(text);
+    }
+    Ok(texts.finish())
 }
 
 fn stamp() -> DataType {

@@ -74,6 +74,42 @@ pub(super) fn kernels() -> Vec<Kernel> {
             run: |args| tested(args, f64::is_nan),
         },
         Kernel {
+            name: "signbit",
+            aliases: &[],
+            takes: &[Double],
+            arguments: (1, 1),
+            yields: |_| Some(DataType::Boolean),
+            run: |args| tested(args, f64::is_sign_negative),
+        },
+        Kernel {
+            name: "gamma",
+            aliases: &[],
+            takes: &[Double],
+            arguments: (1, 1),
+            yields: |_| Some(DataType::Float64),
+            run: |args| of_gamma(args, "gamma", libm::tgamma),
+        },
+        Kernel {
+            name: "lgamma",
+            aliases: &[],
+            takes: &[Double],
+            arguments: (1, 1),
+            yields: |_| Some(DataType::Float64),
+            run: |args| of_gamma(args, "lgamma", libm::lgamma),
+        },
+        Kernel {
+            name: "nextafter",
+            aliases: &[],
+            takes: &[Double],
+            arguments: (2, 2),
+            yields: |_| Some(DataType::Float64),
+            run: |args| {
+                let [from, to] = [0, 1].map(|place| args[place].as_primitive::<Float64Type>());
+                let next: Float64Array = arrow::compute::binary(from, to, libm::nextafter)?;
+                Ok(Arc::new(next))
+            },
+        },
+        Kernel {
             name: "even",
             aliases: &[],
             takes: &[Double],
@@ -411,4 +447,17 @@ fn tested(args: &[ArrayRef], test: fn(f64) -> bool) -> Result<ArrayRef> {
     let values = args[0].as_primitive::<Float64Type>();
     let tested: BooleanArray = values.iter().map(|value| value.map(test)).collect();
     Ok(Arc::new(tested))
+}
+
+/// The gamma function or its logarithm, which zero has not.
+fn of_gamma(args: &[ArrayRef], name: &str, function: fn(f64) -> f64) -> Result<ArrayRef> {
+    let values = args[0].as_primitive::<Float64Type>();
+    if values.iter().flatten().any(|value| value == 0.0) {
+        return Err(Error::new(
+            SqlState::NumericValueOutOfRange,
+            format!("cannot take {name} of zero"),
+        )
+        .into());
+    }
+    Ok(Arc::new(values.unary::<_, Float64Type>(function)))
 }

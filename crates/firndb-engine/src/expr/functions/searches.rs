@@ -33,7 +33,6 @@ pub(super) fn functions() -> Vec<Arc<ScalarUDF>> {
         remove::array_remove_udf(),
         remove::array_remove_n_udf(),
         remove::array_remove_all_udf(),
-        map_extract::map_extract_udf(),
     ]
     .into_iter()
     .map(|inner| {

@@ -88,7 +88,7 @@ fn strings(texts: &StringViewArray) -> Vec<String> {
 }
 
 /// The moment that a text names, if the format fits all of it.
-fn moment(text: &str, pattern: &str) -> Option<i64> {
+pub(super) fn moment(text: &str, pattern: &str) -> Option<i64> {
     let mut parsed = Parsed::new();
     parse(&mut parsed, text.trim(), StrftimeItems::new(pattern.trim())).ok()?;
     if let Some(seconds) = parsed.timestamp() {

@@ -92,6 +92,7 @@ fn csv_relation(
     options: FileOptions,
 ) -> Result<(FileTable, Vec<usize>)> {
     let path = &files[0];
+    let options = infer::with_newline(path, options)?;
     let chunk = infer::first_chunk(path, &options)?;
     let mut known = options.csv.clone();
     // One column leaves nothing to find a delimiter by.

@@ -11,11 +11,12 @@ use datafusion::sql::sqlparser::ast::{
 use firndb_storage::Table;
 
 use super::definition::{self, DefinedConstraint};
-use super::{drop, duplicate, existing, index, new_name, reference, sequence};
+use super::{drop, duplicate, existing, index, like, new_name, reference, sequence};
 use crate::catalog::{
     Column, Constraint, Relation, TEMPORARY_SCHEMA, TableEntry, TableSettings, fold,
 };
 use crate::error::{Error, Result, SqlState};
+use crate::parse::LIKE_TABLE;
 use crate::session::Outcome;
 use crate::statement::{Work, dml, limits};
 use crate::types;
@@ -35,6 +36,12 @@ pub(super) async fn create_table(work: &mut Work<'_>, create: &CreateTable) -> R
         let mut constraints = Vec::new();
         let mut identities = Vec::new();
         for definition in &create.columns {
+            if let Some(copied) = definition.name.value.strip_prefix(LIKE_TABLE) {
+                let (copied, of_table) = like::copied(work, copied)?;
+                columns.extend(copied);
+                constraints.extend(of_table);
+                continue;
+            }
             let defined = definition::column(work, definition)?;
             if let Some(options) = defined.identity {
                 identities.push((columns.len(), options));

@@ -8,6 +8,7 @@ mod definition;
 mod depend;
 mod drop;
 mod index;
+mod like;
 mod macros;
 mod reference;
 mod rename;
@@ -84,6 +85,7 @@ fn verb(statement: &Statement) -> &'static str {
         Statement::CreateTrigger(_) => "CREATE TRIGGER",
         Statement::CreateDatabase { .. } => "CREATE DATABASE",
         Statement::CreateRole(_) => "CREATE ROLE",
+        Statement::AlterType(_) => "ALTER TYPE",
         Statement::AttachDatabase { .. } | Statement::AttachDuckDBDatabase { .. } => "ATTACH",
         _ => "this statement",
     }

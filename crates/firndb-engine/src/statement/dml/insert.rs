@@ -19,10 +19,11 @@ use futures::TryStreamExt;
 use super::conflict::Upsert;
 use super::query::identifier;
 use super::returning::Returning;
-use super::target::Proposed;
+use super::target::{Overriding, Proposed};
 use super::write::Writer;
 use super::{Target, generated, values};
 use crate::catalog::TableEntry;
+use crate::parse::{OVERRIDING_SYSTEM, OVERRIDING_USER};
 use crate::session::Outcome;
 use crate::statement::StatementContext;
 use crate::{Error, Result, SqlState};
@@ -38,11 +39,13 @@ pub(super) async fn run(
         return Err(Error::unsupported("INSERT into a function or a query"));
     };
     let alias = insert.table_alias.as_ref().map(|alias| &alias.alias);
-    let target = Target::new(context, name, alias)?;
-    let by_name = is_by_name(&insert.columns);
+    let mut target = Target::new(context, name, alias)?;
+    let (given, overriding) = overriding(&insert.columns);
+    target.override_identities(overriding);
+    let by_name = is_by_name(given);
     let named = match by_name {
         true => None,
-        false => column_list(&target, &insert.columns)?,
+        false => column_list(&target, given)?,
     };
     let upsert = match (&insert.on, insert.or) {
         (Some(ast::OnInsert::OnConflict(clause)), None) => {
@@ -181,7 +184,9 @@ impl<'t> Insertion<'t> {
     ) -> Result<()> {
         let mut complete: Vec<Option<ArrayRef>> = vec![None; self.target.width()];
         for (&column, values) in columns.iter().zip(given) {
-            complete[column] = Some(values);
+            if !self.target.takes_own(column) {
+                complete[column] = Some(values);
+            }
         }
         self.target.number(&mut complete, columns)?;
         for (column, values) in complete.iter_mut().enumerate() {
@@ -278,6 +283,20 @@ pub(super) fn column_list(
         columns.push(column);
     }
     Ok((!names.is_empty()).then_some(columns))
+}
+
+/// The columns of a list without what stands behind them for OVERRIDING.
+fn overriding(names: &[ast::ObjectName]) -> (&[ast::ObjectName], Option<Overriding>) {
+    let marker = names
+        .last()
+        .and_then(|name| name.0.last()?.as_ident())
+        .map(|name| name.value.as_str());
+    let overriding = match marker {
+        Some(OVERRIDING_SYSTEM) => Overriding::System,
+        Some(OVERRIDING_USER) => Overriding::User,
+        _ => return (names, None),
+    };
+    (&names[..names.len() - 1], Some(overriding))
 }
 
 /// Whether the list of columns is what INSERT BY NAME has in its place.

@@ -35,8 +35,19 @@ pub(super) struct Target<'a> {
     names: Vec<String>,
     checks: Vec<Check>,
     generated: Vec<Generated>,
+    /// What an INSERT says of values given to identity columns.
+    overriding: Option<Overriding>,
     /// What its writes mean for foreign keys.
     noted: Mutex<Noted>,
+}
+
+/// What OVERRIDING says of the values given to identity columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Overriding {
+    /// They are taken.
+    System,
+    /// The columns' own are taken instead.
+    User,
 }
 
 /// A CHECK over the columns that it reads.
@@ -92,6 +103,7 @@ impl<'a> Target<'a> {
             .collect::<Result<_>>()?;
         let generated = Generated::of(context, &entry, &schema)?;
         Ok(Target {
+            overriding: None,
             generated,
             context,
             names: entry.folded_names(),
@@ -264,7 +276,19 @@ impl<'a> Target<'a> {
 
     /// Whether a column takes no value but its own.
     pub(super) fn is_own(&self, column: usize) -> bool {
-        self.is_generated(column) || self.entry.columns[column].identity == Some(Identity::Always)
+        self.is_generated(column)
+            || self.overriding.is_none()
+                && self.entry.columns[column].identity == Some(Identity::Always)
+    }
+
+    /// Takes what OVERRIDING says.
+    pub(super) fn override_identities(&mut self, overriding: Option<Overriding>) {
+        self.overriding = overriding;
+    }
+
+    /// Whether a column takes its own value in place of the one given: OVERRIDING USER VALUE.
+    pub(super) fn takes_own(&self, column: usize) -> bool {
+        self.overriding == Some(Overriding::User) && self.entry.columns[column].identity.is_some()
     }
 
     /// Gives new rows their numbers in AUTOINCREMENT columns where they have none, and goes on beyond those that they have.

@@ -94,9 +94,9 @@ fn append_matches_columns_by_position_or_name() {
             schema,
         ))
     };
-    assert_eq!(session.append("t", reader(), true).unwrap(), 2);
+    assert_eq!(session.append("t", reader(), Some(true)).unwrap(), 2);
     assert_eq!(session.ask("SELECT name, id FROM t ORDER BY id"), "a|1 b|2");
-    session.append("t", reader(), false).unwrap_err();
+    session.append("t", reader(), Some(false)).unwrap_err();
     assert_eq!(session.ask("SELECT count(*) FROM t"), "2");
 }
 

@@ -48,9 +48,12 @@ fn summarize_has_a_row_for_each_column() {
     let rows = session.ask("SELECT 1");
     assert_eq!(rows, "1");
     let summary = session.ask("SUMMARIZE t");
-    assert!(summary.contains("a|INTEGER|1|3|2|2"), "{summary}");
     assert!(
-        summary.contains("s|VARCHAR|x|x|1|NULL|NULL|NULL|NULL|NULL|2|1"),
+        summary.contains("a|INTEGER|1|3|2|2.0|1.4142135623730951|2|2|3|2|0"),
+        "{summary}"
+    );
+    assert!(
+        summary.contains("s|VARCHAR|x|x|1|NULL|NULL|NULL|NULL|NULL|2|50"),
         "{summary}"
     );
 }

@@ -41,12 +41,13 @@ fn an_idle_database_uses_no_processor() {
             .unwrap();
         transaction.commit().unwrap();
     }
-    // Not to wait for something: idleness is a time.
-    std::thread::sleep(Duration::from_millis(300));
-    let before = processor_time();
-    std::thread::sleep(Duration::from_millis(500));
-    let used = processor_time() - before;
-    assert!(used < Duration::from_millis(5), "{used:?}");
+    // What the transactions left is cleared away first, however long that takes on a busy machine; who spins never comes to rest.
+    let is_idle = || {
+        let before = processor_time();
+        std::thread::sleep(Duration::from_millis(500));
+        processor_time() - before < Duration::from_millis(5)
+    };
+    assert!((0..20).any(|_| is_idle()));
     drop(held);
 }
 

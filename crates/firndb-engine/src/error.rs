@@ -5,6 +5,7 @@
 
 mod suggest;
 mod translate;
+mod types;
 mod wording;
 
 use datafusion::common::DataFusionError;

@@ -7,7 +7,7 @@
 //! | dates, times, timestamps | datetime.date, time, datetime (aware when the type has a zone) |
 //! | intervals, durations | datetime.timedelta; a month counts 30 days, as in other drivers |
 //! | uuid (extension type) | uuid.UUID |
-//! | lists, structs, maps | list, dict, dict |
+//! | lists, structs, maps | list, dict, dict (of `key` and `value` lists where a key is a struct or a map) |
 //!
 //! Python's dates end with the years 1 and 9999; what lies beyond is an error, never another date. Fractions below a
 //! microsecond are cut off.
@@ -28,6 +28,7 @@ use arrow::datatypes::{
 };
 use firndb::{Error, SqlState};
 use pyo3::IntoPyObjectExt;
+use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -524,11 +525,22 @@ fn maps<'py>(py: Python<'py>, entries: &Field, array: &dyn Array) -> PyResult<Ob
     let offsets = array.value_offsets();
     each(py, array, |row| {
         let dict = PyDict::new(py);
-        for entry in offsets[row] as usize..offsets[row + 1] as usize {
+        let places = offsets[row] as usize..offsets[row + 1] as usize;
+        for entry in places.clone() {
             // A list is no key in Python; its tuple is.
-            match keys[entry].cast::<PyList>() {
-                Ok(list) => dict.set_item(list.to_tuple(), &values[entry])?,
-                Err(_) => dict.set_item(&keys[entry], &values[entry])?,
+            let set = match keys[entry].cast::<PyList>() {
+                Ok(list) => dict.set_item(list.to_tuple(), &values[entry]),
+                Err(_) => dict.set_item(&keys[entry], &values[entry]),
+            };
+            match set {
+                Err(error) if error.is_instance_of::<PyTypeError>(py) => {
+                    // Structs and maps are no keys: two lists, as DuckDB has them.
+                    let pair = PyDict::new(py);
+                    pair.set_item("key", PyList::new(py, &keys[places.clone()])?)?;
+                    pair.set_item("value", PyList::new(py, &values[places])?)?;
+                    return pair.into_bound_py_any(py);
+                }
+                set => set?,
             }
         }
         dict.into_bound_py_any(py)

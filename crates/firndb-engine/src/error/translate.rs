@@ -8,7 +8,8 @@ use datafusion::common::{Column, DataFusionError, SchemaError};
 use datafusion::parquet::errors::ParquetError;
 use datafusion::sql::sqlparser::parser::ParserError;
 
-use super::wording::{self, in_sql};
+use super::types::in_sql;
+use super::wording;
 use super::{Error, SqlState, nearest};
 
 /// Translates an error of DataFusion.
@@ -21,7 +22,10 @@ pub(super) fn datafusion(error: &DataFusionError) -> Error {
         DataFusionError::IoError(inner) => io(inner),
         DataFusionError::SQL(inner, _) => parser(inner),
         DataFusionError::NotImplemented(message) => not_implemented(message),
-        DataFusionError::Internal(message) => Error::internal(first_line(message)),
+        DataFusionError::Internal(message) => {
+            let line = first_line(message);
+            wording::known(&line).unwrap_or_else(|| Error::internal(in_sql(&line)))
+        }
         DataFusionError::Plan(message) => plan(message),
         DataFusionError::Configuration(message) => {
             Error::new(SqlState::InvalidParameterValue, first_line(message))
@@ -76,7 +80,7 @@ pub(super) fn arrow(error: &ArrowError) -> Error {
         ),
         ArrowError::CastError(message) | ArrowError::ParseError(message) => conversion(message),
         ArrowError::MemoryError(message) => Error::new(SqlState::OutOfMemory, first_line(message)),
-        ArrowError::NotYetImplemented(message) => Error::unsupported(first_line(message)),
+        ArrowError::NotYetImplemented(message) => Error::unsupported(in_sql(&first_line(message))),
         ArrowError::CsvError(message)
         | ArrowError::JsonError(message)
         | ArrowError::AvroError(message)
@@ -278,7 +282,7 @@ fn not_implemented(message: &str) -> Error {
                     "COLLATE is supported in comparisons, IN, BETWEEN and ORDER BY alone, with NOCASE, C and BINARY",
                 )
                 .with_hint("Group by and index lower(column) for text without case."),
-                what => Error::unsupported(format!("not supported: {what}")),
+                what => Error::unsupported(format!("not supported: {}", in_sql(what))),
             }
         }),
     }
@@ -312,6 +316,12 @@ fn plan(message: &str) -> Error {
         );
     }
     if let Some(name) = between(&line, "Invalid function '", "'") {
+        if let Some(name) = name.strip_prefix("__firndb_") {
+            return Error::new(
+                SqlState::WindowingError,
+                format!("window function {name} requires an OVER clause"),
+            );
+        }
         let error = Error::new(
             SqlState::UndefinedFunction,
             format!("function {name} does not exist"),
@@ -403,12 +413,15 @@ fn execution(message: &str) -> Error {
     } else {
         SqlState::DataException
     };
-    Error::new(state, line)
+    Error::new(state, in_sql(&line))
 }
 
 /// What a cast says in words.
 fn conversion(message: &str) -> Error {
     let line = first_line(message);
+    if let Some(error) = wording::known(&line) {
+        return error;
+    }
     let lower = line.to_lowercase();
     let state = if lower.contains("can't cast value")
         || lower.contains("overflow")
@@ -419,7 +432,7 @@ fn conversion(message: &str) -> Error {
     } else {
         SqlState::InvalidTextRepresentation
     };
-    Error::new(state, line)
+    Error::new(state, in_sql(&line))
 }
 
 /// What a kernel says in words.
@@ -449,7 +462,7 @@ fn computation(message: &str) -> Error {
     } else {
         SqlState::DataException
     };
-    Error::new(state, line)
+    Error::new(state, in_sql(&line))
 }
 
 fn first_line(message: &str) -> String {

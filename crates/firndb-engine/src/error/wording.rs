@@ -1,6 +1,7 @@
 //! What DataFusion says in words of its own, in PostgreSQL's, where only the text marks the case: a SQLSTATE and a message without
 //! its types and trees.
 
+use super::types::in_sql;
 use super::{Error, SqlState};
 
 /// The error that a line of DataFusion's means, where it is one of those known.
@@ -14,6 +15,9 @@ pub(super) fn known(line: &str) -> Option<Error> {
             )
             .with_hint("No operator matches the given argument types. You might need to add explicit type casts."),
         );
+    }
+    if let Some(error) = misused(line) {
+        return Some(error);
     }
     let (state, message): (SqlState, String) = if let Some(position) =
         between(line, "Cannot find column with position ", " in SELECT")
@@ -128,10 +132,129 @@ pub(super) fn known(line: &str) -> Option<Error> {
     Some(Error::new(state, message))
 }
 
+/// A function or an operator over values of types that it does not take.
+fn misused(line: &str) -> Option<Error> {
+    const EXPLICIT: &str = "You might need to add explicit type casts.";
+    let line = line.trim_start_matches("Internal error: ");
+    let undefined = |what: String| {
+        let hint = format!("No function matches the given name and argument types. {EXPLICIT}");
+        let message = format!("function {what} does not exist");
+        Error::new(SqlState::UndefinedFunction, message).with_hint(hint)
+    };
+    let no_operator = |what: String| {
+        let hint = format!("No operator matches the given argument types. {EXPLICIT}");
+        let message = format!("operator does not exist: {what}");
+        Error::new(SqlState::UndefinedFunction, message).with_hint(hint)
+    };
+    let untaken = |types: &str| {
+        let message = format!("values of type {} are not what it takes", in_sql(types));
+        Error::new(SqlState::UndefinedFunction, message).with_hint(EXPLICIT)
+    };
+    if let Some(call) = between(
+        line,
+        "Cannot coerce arithmetic expression ",
+        " to valid types",
+    ) {
+        return Some(no_operator(in_sql(&call)));
+    }
+    if line.contains("in LIKE expression") || line.contains("in ILIKE expression") {
+        let (left, right) = between(line, "to coerce ", " in ").and_then(|pair| {
+            let (left, right) = pair.rsplit_once(" and ")?;
+            Some((in_sql(left), in_sql(right)))
+        })?;
+        return Some(no_operator(format!("{left} ~~ {right}")));
+    }
+    if let Some((name, given)) = line
+        .split_once("' requires ")
+        .and_then(|(before, _)| before.rsplit_once("Function '"))
+        .map(|(_, name)| name.to_owned())
+        .zip(between(line, "(DataType: ", ").").or_else(|| between(line, "but received ", " (")))
+    {
+        return Some(undefined(format!("{name}({})", in_sql(&given))));
+    }
+    if let Some(rest) = line.strip_prefix("Unsupported data type ")
+        && let Some((given, name)) = rest.split_once(" for function ")
+    {
+        return Some(undefined(format!(
+            "{}({})",
+            name.trim_end_matches('.'),
+            in_sql(given)
+        )));
+    }
+    if let Some((then, other)) =
+        between(line, "Failed to coerce then (", ") to common types in CASE").and_then(|pair| {
+            let (then, other) = pair.rsplit_once(") and else (")?;
+            Some((in_sql(then), in_sql(other)))
+        })
+    {
+        let message = format!("CASE types {then} and {other} cannot be matched");
+        return Some(Error::new(SqlState::DatatypeMismatch, message));
+    }
+    if line.contains("to grouping function is not in grouping columns") {
+        return Some(Error::new(
+            SqlState::GroupingError,
+            "arguments to GROUPING must be grouping expressions of the associated query level",
+        ));
+    }
+    if let Some(name) = between(line, "Function '", "' user-defined coercion failed") {
+        let name = name.trim_start_matches("__firndb_");
+        return Some(undefined(format!("{name} of these arguments")));
+    }
+    if let Some((from, to)) = line
+        .strip_prefix("Casting from ")
+        .and_then(|rest| rest.strip_suffix(" not supported"))
+        .and_then(|rest| rest.rsplit_once(" to "))
+        .or_else(|| {
+            line.strip_prefix("Cannot automatically convert ")?
+                .rsplit_once(" to ")
+        })
+    {
+        let message = format!("cannot cast type {} to {}", in_sql(from), in_sql(to));
+        return Some(Error::new(SqlState::CannotCoerce, message).with_hint(EXPLICIT));
+    }
+    if let Some(given) = between(line, "from physical type ", ".").or_else(|| {
+        let (_, given) = line.split_once("from physical type ")?;
+        Some(given.to_owned())
+    }) {
+        return Some(untaken(&given));
+    }
+    if let Some(name) = line
+        .split_once(" can only accept List")
+        .map(|(name, _)| name.trim().to_owned())
+    {
+        return Some(undefined(format!("{name} of what is no list")));
+    }
+    if line.contains("nth_value not supported for n") {
+        let message = "argument of nth_value must be an integer";
+        return Some(Error::new(SqlState::InvalidParameterValue, message));
+    }
+    if line.contains("failed to convert size to usize") {
+        let message = "the size of a list must not be negative";
+        return Some(Error::new(SqlState::InvalidParameterValue, message));
+    }
+    if line.contains("Nth value indices are 1 based") {
+        let message = "argument of nth_value must be greater than zero";
+        return Some(Error::new(SqlState::InvalidParameterValue, message));
+    }
+    if let Some(given) = between(line, "could not cast array of type ", " to arrow_array")
+        .or_else(|| between(line, "could not cast value to ", "."))
+        .or_else(|| {
+            between(line, "accumulator not implemented for type ", "unsorted)")
+                .map(|one| one + "unsorted)")
+        })
+    {
+        return Some(untaken(&given));
+    }
+    None
+}
+
 /// What is not supported, without the tree of it that DataFusion shows behind its name.
 pub(super) fn without_tree(line: &str) -> String {
     let line = line.replace("Unsupported ast node in sqltorel: ", "");
     let line = line.replace("Unsupported ast node ", "");
+    if line.starts_with("Nested(") {
+        return "an expression here that is no constant".to_owned();
+    }
     let end = [" { ", "(ScalarSubquery", "(\""]
         .iter()
         .filter_map(|tree| line.find(tree))
@@ -164,60 +287,6 @@ fn uncompared(line: &str) -> Option<(String, String, String)> {
     })
 }
 
-/// A text with Arrow's types in SQL's words.
-pub(super) fn in_sql(text: &str) -> String {
-    const NAMES: [(&str, &str); 23] = [
-        ("LargeUtf8", "text"),
-        ("Utf8View", "text"),
-        ("Utf8", "text"),
-        ("UInt64", "ubigint"),
-        ("UInt32", "uinteger"),
-        ("UInt16", "usmallint"),
-        ("UInt8", "utinyint"),
-        ("Int64", "bigint"),
-        ("Int32", "integer"),
-        ("Int16", "smallint"),
-        ("Int8", "tinyint"),
-        ("Float64", "double precision"),
-        ("Float32", "real"),
-        ("Boolean", "boolean"),
-        ("BinaryView", "bytea"),
-        ("FixedSizeBinary(16)", "uuid"),
-        ("Date32", "date"),
-        ("Decimal128", "numeric"),
-        ("Timestamp(µs, \"UTC\")", "timestamptz"),
-        ("Timestamp(µs)", "timestamp"),
-        ("Time64(µs)", "time"),
-        ("Interval(MonthDayNano)", "interval"),
-        ("Null", "unknown"),
-    ];
-    let named = NAMES.iter().fold(text.to_owned(), |text, (arrow, sql)| {
-        text.replace(arrow, sql)
-    });
-    lists(&named)
-}
-
-/// `List(bigint)` as `bigint[]`.
-fn lists(text: &str) -> String {
-    let Some(start) = text.find("List(") else {
-        return text.replace("Struct(", "struct(").replace("\": ", "\" ");
-    };
-    let inner = start + "List(".len();
-    let mut depth = 1_usize;
-    for (place, character) in text[inner..].char_indices() {
-        match character {
-            '(' => depth += 1,
-            ')' => depth -= 1,
-            _ => {}
-        }
-        if depth == 0 {
-            let (element, rest) = (&text[inner..inner + place], &text[inner + place + 1..]);
-            return format!("{}{}[]{}", &text[..start], lists(element), lists(rest));
-        }
-    }
-    text.to_owned()
-}
-
 fn between(text: &str, before: &str, after: &str) -> Option<String> {
     let start = text.find(before)? + before.len();
     let end = start + text[start..].find(after)?;
@@ -227,15 +296,6 @@ fn between(text: &str, before: &str, after: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn types_in_the_words_of_sql() {
-        assert_eq!(
-            in_sql("List(List(Int64)), Struct(\"a\": Utf8View)"),
-            "bigint[][], struct(\"a\" text)"
-        );
-        assert_eq!(in_sql("Int64"), "bigint");
-    }
 
     #[test]
     fn comparisons_that_there_are_not() {

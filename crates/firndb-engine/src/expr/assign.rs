@@ -7,7 +7,7 @@ use arrow::array::timezone::Tz;
 use arrow::datatypes::Field;
 
 use super::convert::{Conversion, Rule, check_convertible, convert, message_name};
-use crate::types::{Refinement, compute_field};
+use crate::types::{Refinement, compute_field, has_members};
 use crate::{Error, Result, SqlState};
 
 /// Assignment cast: converts values to a column's type, as INSERT, UPDATE and append do (numbers round, text parses, varchar(n) and enum
@@ -22,6 +22,7 @@ pub(crate) fn assign_in(values: &ArrayRef, column: &Field, zone: Option<Tz>) -> 
     let target = compute_field(column);
     if values.data_type() == target.data_type()
         && matches!(Refinement::of(column), Refinement::None | Refinement::Uuid)
+        && !has_members(column)
     {
         return Ok(Arc::clone(values));
     }

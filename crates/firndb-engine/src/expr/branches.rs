@@ -12,6 +12,7 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, NullEquality, Result};
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::type_coercion::binary::type_union_coercion;
+use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
 use datafusion::logical_expr::type_coercion::other::get_coerce_type_for_case_expression;
 use datafusion::logical_expr::{
     Case, Distinct, Expr, ExprSchemable, Join, JoinType, LogicalPlan, Projection, Union, Values,
@@ -19,10 +20,12 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::analyzer::type_coercion::TypeCoercionRewriter;
 
 use super::arithmetic::Arithmetic;
-use super::cast::Cast;
+use super::cast::{CAST, Cast};
 use super::convert::Rule;
+use super::functions::{bytes_in, is_nothing};
 use super::operators::arithmetic;
-use crate::types::Refinement;
+use super::refined;
+use crate::types::{flat, full};
 
 /// The branches of a CASE brought to their common type.
 pub(crate) fn unified_case(mut case: Case, schema: &DFSchema) -> Result<Transformed<Expr>> {
@@ -163,26 +166,24 @@ fn converted_columns(input: &LogicalPlan, types: &[Option<DataType>]) -> Result<
     )?))
 }
 
-/// What makes the values more than their Arrow type says, if it is the same for all that are not NULL: UUID, JSON, an enum.
+/// What makes the values more than their Arrow type says, if it is the same for all that are not NULL: UUID, JSON, an enum, or
+/// lists, structs and maps of them.
 fn refinement<'a>(
     values: impl Iterator<Item = &'a Expr>,
     schema: &DFSchema,
 ) -> Result<Option<FieldRef>> {
-    let mut common: Option<FieldRef> = None;
+    let mut fields = Vec::new();
     for value in values {
         let (_, field) = value.to_field(schema)?;
-        if field.data_type().is_null() {
-            continue;
-        }
-        match (&common, Refinement::of(&field)) {
-            (None, Refinement::Uuid | Refinement::Json | Refinement::Enum(_)) => {
-                common = Some(Arc::new(field.as_ref().clone().with_nullable(true)));
-            }
-            (Some(known), _) if known.metadata() == field.metadata() => {}
-            _ => return Ok(None),
+        if !field.data_type().is_null() {
+            fields.push(full(&field));
         }
     }
-    Ok(common)
+    if !fields.iter().any(refined::says_more) {
+        return Ok(None);
+    }
+    let common = refined::merged(&fields).filter(refined::says_more);
+    Ok(common.map(|field| Arc::new(flat(&field.with_nullable(true)))))
 }
 
 /// A call whose arguments are values of one result, or an operator whose operands changed their types below it.
@@ -198,11 +199,19 @@ pub(crate) fn unified_call(function: &ScalarFunction, schema: &DFSchema) -> Resu
         return arithmetic(operator.operator(), left, right, schema);
     }
     let name = function.func.name();
+    if matches!(name, "array_append" | "array_prepend" | "array_concat") {
+        return of_bytes(function, schema);
+    }
     if !matches!(
         name,
         "coalesce" | "greatest" | "least" | "nvl" | "ifnull" | "nullif" | "make_array"
     ) {
         return Ok(None);
+    }
+    if name == "make_array"
+        && let Some(call) = of_bytes(function, schema)?
+    {
+        return Ok(Some(call));
     }
     let refined = match name {
         "make_array" => None,
@@ -231,6 +240,35 @@ pub(crate) fn unified_call(function: &ScalarFunction, schema: &DFSchema) -> Resu
         Arc::clone(&function.func),
         args,
     ))))
+}
+
+/// A call that makes lists of UUIDs or BLOBs, its NULLs and empty lists being of those, too.
+fn of_bytes(function: &ScalarFunction, schema: &DFSchema) -> Result<Option<Expr>> {
+    let fields = function
+        .args
+        .iter()
+        .map(|argument| Ok(argument.to_field(schema)?.1))
+        .collect::<Result<Vec<_>>>()?;
+    let nothing = |field: &FieldRef| is_nothing(field.data_type());
+    if !fields.iter().any(nothing)
+        || !fields
+            .iter()
+            .any(|field| bytes_in(field.data_type()).is_some())
+    {
+        return Ok(None);
+    }
+    let wanted = fields_with_udf(&fields, function.func.as_ref())?;
+    let args = function
+        .args
+        .iter()
+        .zip(fields.iter().zip(&wanted))
+        .map(|(argument, (from, to))| match nothing(from) {
+            true => converted(argument.clone(), from.data_type(), to.data_type()),
+            false => Ok(argument.clone()),
+        })
+        .collect::<Result<Vec<_>>>()?;
+    let call = ScalarFunction::new_udf(Arc::clone(&function.func), args);
+    Ok(Some(Expr::ScalarFunction(call)))
 }
 
 /// The inputs of a set operation, or the rows of VALUES, with doubles where doubles and decimals meet.
@@ -269,6 +307,92 @@ fn unified_union(union: Union) -> Result<LogicalPlan> {
         .map(|input| Ok(Arc::new(converted_columns(input, &mixed)?)))
         .collect::<Result<Vec<_>>>()?;
     Ok(LogicalPlan::Union(Union::try_new_with_loose_types(inputs)?))
+}
+
+/// The rows of VALUES whose columns say what the lists, structs and maps in them say of their values.
+pub(crate) fn refined_values(values: Values) -> Result<LogicalPlan> {
+    let none = DFSchema::empty();
+    let mut fields: Vec<_> = values.schema.fields().iter().cloned().collect();
+    for (column, field) in fields.iter_mut().enumerate() {
+        if field.data_type().is_nested()
+            && let Some(said) = refinement(
+                values
+                    .values
+                    .iter()
+                    .map(|row| under_cast(&row[column]))
+                    .filter(|cell| !matches!(cell, Expr::Literal(value, _) if value.is_null())),
+                &none,
+            )?
+            && let Some(said) = refined::refined(field, &full(&said))
+        {
+            *field = said;
+        }
+    }
+    let schema =
+        DFSchema::from_unqualified_fields(fields.into(), values.schema.metadata().clone())?;
+    Ok(LogicalPlan::Values(Values {
+        schema: Arc::new(schema),
+        values: values.values,
+    }))
+}
+
+/// A union whose columns say what those of its inputs say of the values in lists, structs and maps.
+pub(crate) fn refined_union(union: Union) -> Result<LogicalPlan> {
+    let mut fields = Vec::with_capacity(union.schema.fields().len());
+    let mut changed = false;
+    for (column, (qualifier, own)) in union.schema.iter().enumerate() {
+        let inputs = union.inputs.iter();
+        let given: Vec<Field> = inputs
+            .filter(|input| !yields_null(input, column))
+            .filter_map(|input| input.schema().fields().get(column))
+            .map(|field| full(field))
+            .collect();
+        let said = match own.data_type().is_nested() {
+            true => refined::merged(&given).and_then(|said| refined::refined(own, &said)),
+            false => None,
+        };
+        changed |= said.is_some();
+        fields.push((qualifier.cloned(), said.unwrap_or_else(|| Arc::clone(own))));
+    }
+    if !changed {
+        return Ok(LogicalPlan::Union(union));
+    }
+    let metadata = union.schema.metadata().clone();
+    Ok(LogicalPlan::Union(Union {
+        schema: Arc::new(DFSchema::new_with_metadata(fields, metadata)?),
+        inputs: union.inputs,
+    }))
+}
+
+/// Whether a column is NULL in every row, cast to some type.
+fn yields_null(plan: &LogicalPlan, column: usize) -> bool {
+    let LogicalPlan::Projection(projection) = plan else {
+        return false;
+    };
+    let Some(value) = projection.expr.get(column) else {
+        return false;
+    };
+    match under_cast(value) {
+        Expr::Literal(value, _) => value.is_null(),
+        Expr::Column(own) => match projection.input.schema().maybe_index_of_column(own) {
+            Some(place) => yields_null(&projection.input, place),
+            None => false,
+        },
+        _ => false,
+    }
+}
+
+/// A cell without the planner's cast to the column's type, which says nothing of what is within.
+fn under_cast(cell: &Expr) -> &Expr {
+    match cell {
+        Expr::Cast(cast) => under_cast(&cast.expr),
+        Expr::Alias(alias) => under_cast(&alias.expr),
+        Expr::ScalarFunction(call) if call.name() == CAST => match call.args.as_slice() {
+            [value] => under_cast(value),
+            _ => cell,
+        },
+        other => other,
+    }
 }
 
 fn unified_values(values: Values) -> Result<LogicalPlan> {

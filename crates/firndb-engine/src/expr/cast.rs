@@ -17,7 +17,7 @@ use datafusion::logical_expr::{
 
 use super::arithmetic::decimal_of_integer;
 use super::convert::{Conversion, Rule, canonical_type, check_convertible, convert};
-use crate::types::{Refinement, UTC, sql_name};
+use crate::types::{Refinement, UTC, has_members, same_members, sql_name};
 use crate::{Error, Result, SqlState};
 
 /// The name of a cast that may fail.
@@ -60,12 +60,15 @@ impl Cast {
                 Refinement::of(source),
                 Refinement::Enum(_) | Refinement::Json
             );
-            if source.data_type() == target.data_type()
-                && (!refined || source.metadata() == target.metadata())
+            let same = source.data_type() == target.data_type();
+            if same && !has_members(source) && (!refined || source.metadata() == target.metadata())
             {
                 return Ok(expr);
             }
-            if refined && source.data_type() == target.data_type() {
+            if same && has_members(source) && same_members(source, target) {
+                return Ok(expr);
+            }
+            if (refined || has_members(source)) && source.data_type() == target.data_type() {
                 return Ok(Cast::function(expr, target, rule));
             }
             return Ok(match &expr {
@@ -197,8 +200,13 @@ fn depends_on_zone(from: &DataType, to: &DataType) -> bool {
 /// Whether every value has one image under Arrow's cast, and that is ours too.
 pub(crate) fn is_lossless(source: &Field, target: &Field) -> bool {
     use DataType::{Decimal128, Float32, Float64, Null};
+    if has_members(target) && !same_members(source, target) {
+        return false;
+    }
     match (Refinement::of(source), Refinement::of(target)) {
-        (from, to) if from == to && source.data_type() == target.data_type() => return true,
+        (from, to) if from == to && source.data_type() == target.data_type() => {
+            return true;
+        }
         (_, Refinement::None) => {}
         _ => return false,
     }

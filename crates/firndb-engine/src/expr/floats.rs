@@ -255,11 +255,16 @@ fn distinct_arguments(expr: Expr, schema: &DFSchema) -> Result<Expr> {
     let rewritten = expr.transform_up(|expr| match expr {
         Expr::AggregateFunction(mut function) if function.params.distinct => {
             let mut changed = false;
+            // An aggregate that shows its values shows intervals, not their lengths.
+            let counts = function.func.name() == "count";
             function.params.args = function
                 .params
                 .args
                 .into_iter()
                 .map(|arg| {
+                    if !counts && intervals::is_interval(&arg, schema)? {
+                        return Ok(arg);
+                    }
                     let key = canonical_key(arg.clone(), schema)?;
                     changed |= key != arg;
                     Ok(key)

@@ -20,6 +20,7 @@ mod offsets;
 mod operators;
 mod orders;
 mod planner;
+mod refined;
 mod semantics;
 mod show;
 

@@ -19,7 +19,6 @@ use datafusion::logical_expr::{
 
 use super::aggregate;
 use super::intervals;
-use super::nested::is_ordered;
 use crate::types::Refinement;
 use crate::{Error, SqlState};
 
@@ -92,7 +91,8 @@ fn extreme_key(value: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
         return Ok(Some(key));
     }
     let (_, field) = value.to_field(schema)?;
-    let sorted = Refinement::of(&field) == Refinement::Uuid || is_ordered(field.data_type());
+    let refined = matches!(Refinement::of(&field), Refinement::Uuid | Refinement::Json);
+    let sorted = refined || field.data_type().is_nested();
     Ok(sorted.then(|| value.clone()))
 }
 

@@ -201,35 +201,33 @@ fn exponentiation(raw: &RawBinaryExpr, schema: &DFSchema) -> Result<Option<Expr>
     ))
 }
 
-/// `||` of what is neither text nor bytes nor a list joins texts.
+const UUID: DataType = DataType::FixedSizeBinary(16);
+
+/// `||` of what is neither bytes nor a list joins texts, those that a cast to VARCHAR yields.
 fn concatenation(
     mut raw: RawBinaryExpr,
     schema: &DFSchema,
 ) -> Result<PlannerResult<RawBinaryExpr>> {
-    let joins = |data_type: &DataType| {
-        data_type.is_string() || data_type.is_binary() || data_type.is_nested()
-    };
     let placeholder = |expr: &Expr| matches!(expr, Expr::Placeholder(_));
     let text = |expr: Expr| -> Result<Expr> {
         let (_, field) = expr.to_field(schema)?;
         let to = Arc::new(Field::new("", DataType::Utf8View, true));
         Ok(Cast::call(expr, &field, &to, Rule::Explicit)?)
     };
-    // DataFusion joins no UUID to a text.
-    for side in [&mut raw.left, &mut raw.right] {
-        if matches!(side.get_type(schema)?, DataType::FixedSizeBinary(_)) {
-            *side = text(std::mem::take(side))?;
-        }
-    }
-    if placeholder(&raw.left)
-        || placeholder(&raw.right)
-        || joins(&raw.left.get_type(schema)?)
-        || joins(&raw.right.get_type(schema)?)
+    let (left, right) = (raw.left.get_type(schema)?, raw.right.get_type(schema)?);
+    let bytes = |data_type: &DataType| data_type.is_binary() && *data_type != UUID;
+    if left.is_list()
+        || right.is_list()
+        || bytes(&left) && (bytes(&right) || right.is_null())
+        || left.is_null() && bytes(&right)
     {
         return Ok(PlannerResult::Original(raw));
     }
-    raw.left = text(raw.left)?;
-    raw.right = text(raw.right)?;
+    for (side, data_type) in [(&mut raw.left, left), (&mut raw.right, right)] {
+        if !placeholder(side) && !data_type.is_string() {
+            *side = text(std::mem::take(side))?;
+        }
+    }
     Ok(PlannerResult::Original(raw))
 }
 

@@ -14,19 +14,22 @@ use arrow::datatypes::{DataType, Field, FieldRef, TimeUnit};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result};
 use datafusion::config::ConfigOptions;
-use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::expr::{HigherOrderFunction, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    Between, BinaryExpr, Case, Expr, ExprSchemable, LogicalPlan, Operator, and, not,
+    Between, BinaryExpr, Case, Expr, ExprSchemable, Like, LogicalPlan, Operator, and, not,
 };
 use datafusion::optimizer::AnalyzerRule;
 
 use super::arithmetic::ArithmeticOperator;
-use super::branches::{settled_set, settled_union, unified_call, unified_case, unified_rows};
+use super::branches::{
+    refined_union, refined_values, settled_set, settled_union, unified_call, unified_case,
+    unified_rows,
+};
 use super::canonical_float::{CanonicalFloat, OneNan};
 use super::cast::{Cast, is_lossless};
-use super::convert::{Rule, canonical_type};
+use super::convert::{Rule, canonical_type, message_name};
 use super::floats;
 use super::functions::{self, Expansion};
 use super::guards;
@@ -35,8 +38,10 @@ use super::intervals;
 use super::nested;
 use super::operators::{arithmetic, comparison, negation};
 use super::orders;
+use super::refined;
 use crate::parse::DATE_PART;
 use crate::types::has_floats;
+use crate::{Error, SqlState};
 
 /// Before DataFusion's coercion.
 #[derive(Debug)]
@@ -57,6 +62,10 @@ impl AnalyzerRule for CheckedSemantics {
                     filter.predicate = guards::of_filter(filter.predicate)?;
                     LogicalPlan::Filter(filter)
                 }
+                LogicalPlan::Unnest(unnest) => refined::unnested(unnest)?,
+                LogicalPlan::Values(values) => refined_values(values)?,
+                LogicalPlan::Union(union) => refined_union(union)?,
+                LogicalPlan::RecursiveQuery(query) => refined::recursive(query)?,
                 other => other,
             };
             floats::equal_zeros(plan).map(Transformed::yes)
@@ -146,6 +155,57 @@ fn rewrite_expressions(
     rewritten.data.recompute_schema()
 }
 
+/// 42883 for LIKE of what has no text of its own.
+fn refuse_nested_pattern(like: &Like, schema: &DFSchema) -> Result<()> {
+    let (_, value) = like.expr.to_field(schema)?;
+    let (_, pattern) = like.pattern.to_field(schema)?;
+    if !value.data_type().is_nested() && !pattern.data_type().is_nested() {
+        return Ok(());
+    }
+    let operator = if like.case_insensitive { "~~*" } else { "~~" };
+    Err(Error::new(
+        SqlState::UndefinedFunction,
+        format!(
+            "operator does not exist: {} {operator} {}",
+            message_name(&value),
+            message_name(&pattern)
+        ),
+    )
+    .with_hint(
+        "No operator matches the given argument types. You might need to add explicit type casts.",
+    )
+    .into())
+}
+
+/// A call whose lambdas' parameters are what its lists now say, its result being what the lambdas' bodies then are.
+fn settled_lambdas(function: &HigherOrderFunction, schema: &DFSchema) -> Result<Option<Expr>> {
+    let call = Expr::HigherOrderFunction(function.clone());
+    // Within another lambda its parameters are not known yet: the outer call settles this one, too.
+    let Ok(Transformed { data: settled, .. }) = call.clone().resolve_lambda_variables(schema)
+    else {
+        return Ok(None);
+    };
+    let Expr::HigherOrderFunction(mut function) = settled else {
+        return Ok(None);
+    };
+    let mut changed = Expr::HigherOrderFunction(function.clone()) != call;
+    if changed {
+        for argument in &mut function.args {
+            if let Expr::Lambda(lambda) = argument {
+                let body = std::mem::take(lambda.body.as_mut());
+                let body = body
+                    .transform_up(|expr| checked(expr, schema)?.transform_data(guards::guarded))?;
+                *lambda.body = body.data;
+            }
+        }
+    }
+    if let Some(refined) = refined::over_elements(&function, schema)? {
+        return Ok(Some(refined));
+    }
+    changed |= Expr::HigherOrderFunction(function.clone()) != call;
+    Ok(changed.then_some(Expr::HigherOrderFunction(function)))
+}
+
 fn checked(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let replaced = match expr {
         Expr::Cast(cast) => {
@@ -175,12 +235,17 @@ fn checked(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             ordered.map(|function| Expr::WindowFunction(Box::new(function)))
         }
         Expr::InSubquery(ref membership) => floats::membership(membership, schema)?,
+        Expr::Like(ref like) => {
+            refuse_nested_pattern(like, schema)?;
+            None
+        }
         Expr::Between(ref between) => Some(bounded(between, schema)?),
         Expr::InList(list) => return listed(list, schema).map(Transformed::yes),
         Expr::Case(case) => {
             let case = searched(case, schema)?;
             return Ok(Transformed::yes(unified_case(case, schema)?.data));
         }
+        Expr::HigherOrderFunction(ref function) => settled_lambdas(function, schema)?,
         Expr::ScalarFunction(ref function) => {
             if let Some(local) = in_session_zone(function, schema)? {
                 return Ok(Transformed::yes(local));
@@ -190,6 +255,12 @@ fn checked(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             }
             if let Some(expansion) = expanded(function, schema)? {
                 return Ok(Transformed::yes(expansion));
+            }
+            if let Some(texts) = functions::as_texts(function, schema)? {
+                return Ok(Transformed::yes(texts));
+            }
+            if let Some(refined) = refined::call(function, schema)? {
+                return Ok(Transformed::yes(refined));
             }
             if yields_nans(function) && has_floats(&expr.get_type(schema)?) {
                 return Ok(Transformed::yes(OneNan::function().call(vec![expr])));

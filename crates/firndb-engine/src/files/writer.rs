@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use arrow::array::Array;
 use arrow::array::{ArrayRef, AsArray, RecordBatch, StringViewArray};
-use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::ipc::CompressionType;
 use arrow::ipc::writer::{FileWriter as IpcFile, IpcWriteOptions, StreamWriter as IpcStream};
@@ -22,6 +21,7 @@ use parquet::file::properties::WriterProperties;
 use super::options::{Compression, CsvOptions, FileOptions, Format, Newline};
 use super::paths::file_error;
 use crate::expr::{moments_as, show};
+use crate::types::{full, retyped};
 use crate::{Error, Result, SqlState};
 
 /// A file being written.
@@ -316,8 +316,9 @@ fn shown_schema(schema: &Schema, format: Format) -> SchemaRef {
         .fields()
         .iter()
         .map(|field| {
+            let field = full(field);
             let data_type = match (format, field.data_type()) {
-                (Format::Csv, _) => return field.as_ref().clone(),
+                (Format::Csv, _) => return field,
                 (Format::Json, other) if has_json_value(other) => other.clone(),
                 (Format::Json, _) => return Field::new(field.name(), DataType::Utf8View, true),
                 (_, DataType::Utf8View) => DataType::Utf8,
@@ -326,7 +327,7 @@ fn shown_schema(schema: &Schema, format: Format) -> SchemaRef {
                 (Format::Parquet, DataType::Null) => DataType::Int32,
                 (_, other) => other.clone(),
             };
-            field.as_ref().clone().with_data_type(data_type)
+            field.with_data_type(data_type)
         })
         .collect();
     Arc::new(Schema::new(fields))
@@ -353,7 +354,7 @@ fn shown_batch(batch: &RecordBatch, schema: &Schema, shown: &SchemaRef) -> Resul
             } else if matches!(shown.data_type(), DataType::Utf8View) {
                 Ok(Arc::new(show(column, field)?))
             } else {
-                Ok(cast(column, shown.data_type())?)
+                Ok(retyped(column, shown.data_type())?)
             }
         })
         .collect::<Result<Vec<_>>>()?;

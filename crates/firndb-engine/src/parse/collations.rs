@@ -6,10 +6,11 @@
 //! ORDER BY a COLLATE NOCASE   ORDER BY lower(a)
 //! ```
 //!
-//! A collation in any other place stays and is refused by the planner.
+//! SELECT a COLLATE NOCASE is a where the statement's result does not depend on it. A collation in any other place stays and is refused by the planner.
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, ObjectName, OrderByExpr, OrderByKind, Query, Value, WindowType,
+    BinaryOperator, Expr, GroupByExpr, ObjectName, OrderByExpr, OrderByKind, Query, SelectItem,
+    SetExpr, Value, WindowType,
 };
 
 use super::normalize::call;
@@ -54,6 +55,27 @@ pub(super) fn rewrite(expr: &mut Expr) {
             keys(&mut function.within_group);
         }
         _ => {}
+    }
+}
+
+/// Takes the collations off the columns of a statement's result, where nothing is compared by them any more.
+pub(super) fn in_result(query: &mut Query) {
+    let SetExpr::Select(select) = query.body.as_mut() else {
+        return;
+    };
+    let groups = match &select.group_by {
+        GroupByExpr::All(_) => true,
+        GroupByExpr::Expressions(keys, _) => !keys.is_empty(),
+    };
+    if groups || select.distinct.is_some() || query.order_by.is_some() {
+        return;
+    }
+    for item in &mut select.projection {
+        if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item
+            && let Some(value) = bare(expr).cloned()
+        {
+            *expr = value;
+        }
     }
 }
 

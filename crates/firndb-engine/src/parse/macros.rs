@@ -10,6 +10,14 @@ use datafusion::sql::sqlparser::ast::{Expr, SelectItem, SetExpr, VisitMut, Visit
 
 use super::parse_query;
 
+/// The names of these functions.
+pub fn macro_names() -> impl Iterator<Item = &'static str> {
+    MACROS
+        .iter()
+        .map(|(name, _, _)| *name)
+        .filter(|name| *name != ANY_EQUAL)
+}
+
 /// `a = ANY (b)` of a list, with three truth values.
 pub(super) const ANY_EQUAL: &str = "__firndb_any_equal";
 

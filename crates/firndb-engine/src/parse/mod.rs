@@ -18,6 +18,7 @@ mod arrays;
 mod asof;
 mod brackets;
 mod calls;
+mod chains;
 mod clauses;
 mod collations;
 mod comprehension;
@@ -48,6 +49,7 @@ mod spellings;
 mod stars;
 mod structs;
 mod synonyms;
+mod values;
 mod variables;
 mod windows;
 
@@ -68,6 +70,7 @@ pub(crate) use json::{
     JSON_EACH, JSON_EXTRACT_ALL, JSON_EXTRACT_TEXT_ALL, JSON_OBJECT_OF_LISTS, JSON_TREE,
 };
 pub(crate) use limits::PERCENT;
+pub use macros::macro_names;
 pub(crate) use members::{STRUCT_INSERT, STRUCT_UPDATE};
 pub(crate) use merge::{DEFAULT_VALUES, DO_NOTHING};
 pub(crate) use normalize::{UNIQUE, call};
@@ -91,6 +94,8 @@ use dialect::FirnDialect;
 
 /// Levels that a statement's tree may have, so how long a chain of AND and OR may be.
 pub const MAX_DEPTH: usize = 3_000;
+/// Terms of OR in a WHERE.
+pub const MAX_TERMS: usize = 20_000;
 /// Levels of other operators and of functions: planning them costs more than their number.
 pub const MAX_OPERATORS: usize = 500;
 /// Levels of subqueries.
@@ -103,6 +108,8 @@ const MAX_LAMBDAS: usize = 12;
 const MAX_RANGES: usize = 10;
 /// Levels of syntax that the parser goes down.
 const MAX_NESTING: usize = 1_000;
+/// Levels of lists, structs and maps written in one another: their types are as deep.
+const MAX_LITERALS: usize = 100;
 /// Parentheses that may open one directly after the other.
 const MAX_PARENTHESES: usize = 500;
 /// Set operations in one text.
@@ -289,6 +296,7 @@ fn lexical(message: &str) -> String {
 fn check_shape(tokens: &[TokenWithSpan]) -> Result<()> {
     let (mut open, mut operations, mut joins, mut dimensions) =
         (0_usize, 0_usize, 0_usize, 0_usize);
+    let (mut signs, mut cases) = (0_usize, 0_usize);
     let mut types = TypeNesting::default();
     let mut before = &Token::EOF;
     for token in tokens {
@@ -297,6 +305,15 @@ fn check_shape(tokens: &[TokenWithSpan]) -> Result<()> {
             Token::Whitespace(_) => continue,
             Token::LParen => open += 1,
             _ => open = 0,
+        }
+        match token {
+            Token::Minus | Token::Plus | Token::Tilde => signs += 1,
+            Token::Word(word) if word.keyword == Keyword::NOT => signs += 1,
+            Token::Word(word) if word.keyword == Keyword::CASE => (signs, cases) = (0, cases + 1),
+            Token::Word(word) if word.keyword == Keyword::END => {
+                (signs, cases) = (0, cases.saturating_sub(1));
+            }
+            _ => signs = 0,
         }
         match (before, token) {
             (_, Token::LBracket) => {}
@@ -316,13 +333,21 @@ fn check_shape(tokens: &[TokenWithSpan]) -> Result<()> {
             joins = 0;
         }
         types.step(before, token);
-        if open > MAX_PARENTHESES
-            || operations > MAX_SET_OPERATIONS
-            || joins > MAX_JOINS
-            || dimensions > MAX_TYPES
-            || types.depth > MAX_TYPES
-        {
-            return Err(too_deep());
+        for (found, most, what) in [
+            (
+                open,
+                MAX_PARENTHESES,
+                "parentheses that open one after the other",
+            ),
+            (operations, MAX_SET_OPERATIONS, "set operations and joins"),
+            (joins, MAX_JOINS, "joins, EXCEPTs and INTERSECTs"),
+            (dimensions.max(types.depth), MAX_TYPES, "levels of types"),
+            (signs, MAX_OPERATORS, "signs and NOTs before one value"),
+            (cases, MAX_OPERATORS, "levels of CASE"),
+        ] {
+            if found > most {
+                return Err(too_deep(most, what));
+            }
         }
         before = token;
     }
@@ -543,7 +568,7 @@ fn is_foreign_keys(parser: &Parser<'_>) -> bool {
 /// The parser's error in PostgreSQL's words, with the position that the parser writes into its text.
 fn syntax(source: &Source, start: Location, error: ParserError) -> Error {
     let message = match error {
-        ParserError::RecursionLimitExceeded => return too_deep(),
+        ParserError::RecursionLimitExceeded => return too_deep(MAX_NESTING, "levels of syntax"),
         ParserError::TokenizerError(message) | ParserError::ParserError(message) => message,
     };
     let (text, location) = match message.rsplit_once(" at Line: ") {
@@ -591,10 +616,11 @@ fn shorten(text: &str) -> String {
     text.chars().take(57).chain("...".chars()).collect()
 }
 
-fn too_deep() -> Error {
+fn too_deep(most: usize, what: &str) -> Error {
     Error::new(
         SqlState::StatementTooComplex,
         "the statement is nested too deeply",
     )
+    .with_detail(format!("A statement has at most {most} {what}."))
     .with_hint("Split it into several statements.")
 }

@@ -18,12 +18,12 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::source::Source;
 use super::{
-    Command, MAX_DEPTH, MAX_JOINS, MAX_LAMBDAS, MAX_OPERATORS, MAX_QUERIES, MAX_RANGES,
-    MAX_SUBQUERIES, ParameterNames, Parsed, too_deep,
+    Command, MAX_DEPTH, MAX_JOINS, MAX_LAMBDAS, MAX_LITERALS, MAX_OPERATORS, MAX_QUERIES,
+    MAX_RANGES, MAX_SUBQUERIES, MAX_TERMS, ParameterNames, Parsed, too_deep,
 };
 use super::{
-    calls, clauses, collations, exclusion, lambdas, laterals, limits, outer, patterns, relations,
-    rows, sampling, variables, windows,
+    calls, chains::balanced, clauses, collations, exclusion, lambdas, laterals, limits, outer,
+    patterns, relations, rows, sampling, values, variables, windows,
 };
 use crate::error::{Error, Result, SqlState};
 
@@ -70,6 +70,7 @@ pub(super) fn normalize(
         deepest_query: 0,
         subqueries: 0,
         lambdas: 0,
+        literals: 0,
         ranges: 0,
         inputs: 0,
         variables: false,
@@ -116,6 +117,8 @@ struct Normalizer<'a> {
     subqueries: usize,
     /// Functions with lambdas around the one at hand.
     lambdas: usize,
+    /// Lists, structs and maps around the expression at hand.
+    literals: usize,
     /// BETWEENs around the expression at hand.
     ranges: usize,
     /// Selects and joins: set operations and joins may lie within one another.
@@ -138,9 +141,18 @@ impl Normalizer<'_> {
         }
     }
 
-    fn remember_alias(&mut self, alias: &TableAlias) {
-        for column in &alias.columns {
+    /// Remembers how an alias writes its columns, and tells those of one name apart: the name is the first one's.
+    fn remember_alias(&mut self, alias: &mut TableAlias) {
+        let mut seen = HashSet::new();
+        for column in &mut alias.columns {
             self.remember(&column.name);
+            let name = column.name.value.clone();
+            let mut number = 0;
+            while !seen.insert(column.name.value.clone()) {
+                number += 1;
+                column.name.value = format!("{name}{UNIQUE}{number}");
+                column.name.quote_style = Some('"');
+            }
         }
     }
 
@@ -275,7 +287,8 @@ impl VisitorMut for Normalizer<'_> {
         self.queries += 1;
         self.deepest_query = self.deepest_query.max(self.queries);
         if self.queries > MAX_QUERIES {
-            return ControlFlow::Break(Box::new(too_deep()));
+            let error = too_deep(MAX_QUERIES, "levels of queries");
+            return ControlFlow::Break(Box::new(error));
         }
         if let SetExpr::Table(table) = query.body.as_ref() {
             let mut select = match super::parse_query("SELECT * FROM x") {
@@ -301,9 +314,9 @@ impl VisitorMut for Normalizer<'_> {
         if let Err(error) = windows::in_order(query) {
             return ControlFlow::Break(Box::new(error));
         }
-        if let Some(with) = &query.with {
-            for table in &with.cte_tables {
-                self.remember_alias(&table.alias);
+        if let Some(with) = &mut query.with {
+            for table in &mut with.cte_tables {
+                self.remember_alias(&mut table.alias);
                 if with.recursive && clauses::sorts_recursion(table) {
                     return refuse("ORDER BY in a recursive query");
                 }
@@ -349,7 +362,11 @@ impl VisitorMut for Normalizer<'_> {
 
     fn post_visit_query(&mut self, query: &mut Query) -> Flow {
         collations::in_order(query);
+        values::typed(query);
         self.queries -= 1;
+        if self.queries == 0 {
+            collations::in_result(query);
+        }
         if let Some(order) = &mut query.order_by
             && let Err(error) = exclusion::rename(order)
         {
@@ -380,13 +397,23 @@ impl VisitorMut for Normalizer<'_> {
         let joins = select.from.iter().map(|from| from.joins.len() + 1);
         self.inputs += 1 + joins.sum::<usize>();
         if select.from.len() > MAX_JOINS {
-            return ControlFlow::Break(Box::new(too_deep()));
+            let error = too_deep(MAX_JOINS, "tables in one FROM");
+            return ControlFlow::Break(Box::new(error));
         }
         if clauses::grouping_sets(select) > MAX_GROUPING_SETS {
             return ControlFlow::Break(Box::new(Error::new(
                 SqlState::StatementTooComplex,
                 format!("too many grouping sets present (maximum {MAX_GROUPING_SETS})"),
             )));
+        }
+        if let Some(condition) = &mut select.selection {
+            let terms = balanced(condition);
+            if terms > MAX_TERMS {
+                let error = too_deep(MAX_TERMS, "terms of OR");
+                return ControlFlow::Break(Box::new(error));
+            }
+            // What the optimizer makes of it is a chain again.
+            self.deepest = self.deepest.max(terms);
         }
         select.flavor = SelectFlavor::Standard;
         for condition in select.selection.iter_mut() {
@@ -547,11 +574,28 @@ impl VisitorMut for Normalizer<'_> {
         self.subqueries += usize::from(is_subquery(expr));
         self.lambdas += usize::from(lambdas::is_taken(expr));
         self.ranges += usize::from(matches!(expr, Expr::Between { .. }));
-        if self.subqueries > MAX_SUBQUERIES
-            || self.lambdas > MAX_LAMBDAS
-            || self.ranges > MAX_RANGES
-        {
-            return ControlFlow::Break(Box::new(too_deep()));
+        self.literals += usize::from(is_nested_literal(expr));
+        for (found, most, what) in [
+            (
+                self.subqueries,
+                MAX_SUBQUERIES,
+                "levels of subqueries in expressions",
+            ),
+            (
+                self.lambdas,
+                MAX_LAMBDAS,
+                "levels of functions with lambdas",
+            ),
+            (self.ranges, MAX_RANGES, "levels of BETWEEN"),
+            (
+                self.literals,
+                MAX_LITERALS,
+                "levels of lists, structs and maps",
+            ),
+        ] {
+            if found > most {
+                return ControlFlow::Break(Box::new(too_deep(most, what)));
+            }
         }
         if let Expr::Identifier(name) = expr
             && name.quote_style.is_none()
@@ -568,8 +612,17 @@ impl VisitorMut for Normalizer<'_> {
         self.depth += 1;
         self.operators += usize::from(is_operator(expr));
         self.deepest = self.deepest.max(self.depth);
-        if self.depth > MAX_DEPTH || self.operators > MAX_OPERATORS {
-            return ControlFlow::Break(Box::new(too_deep()));
+        for (found, most, what) in [
+            (self.depth, MAX_DEPTH, "levels of expressions"),
+            (
+                self.operators,
+                MAX_OPERATORS,
+                "levels of operators and functions",
+            ),
+        ] {
+            if found > most {
+                return ControlFlow::Break(Box::new(too_deep(most, what)));
+            }
         }
         ControlFlow::Continue(())
     }
@@ -577,6 +630,7 @@ impl VisitorMut for Normalizer<'_> {
     fn post_visit_expr(&mut self, expr: &mut Expr) -> Flow {
         self.depth -= 1;
         self.operators -= usize::from(is_operator(expr));
+        self.literals -= usize::from(is_nested_literal(expr));
         self.lambdas = self
             .lambdas
             .saturating_sub(usize::from(lambdas::is_taken(expr)));
@@ -638,6 +692,14 @@ fn name_column(alias: &mut TableAlias) {
             data_type: None,
         });
     }
+}
+
+/// Whether an expression writes a list, a struct or a map.
+fn is_nested_literal(expr: &Expr) -> bool {
+    matches!(
+        expr,
+        Expr::Array(_) | Expr::Struct { .. } | Expr::Dictionary(_) | Expr::Map(_)
+    )
 }
 
 /// Whether an expression is an operator or a function, which planning must type.

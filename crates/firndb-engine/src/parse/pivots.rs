@@ -203,31 +203,48 @@ fn unpivot(tokens: &[TokenWithSpan], place: usize) -> Option<(Vec<TokenWithSpan>
         .iter()
         .find(|token| !matches!(token.token, Token::Whitespace(_)))
         .is_some_and(|token| token.token == Token::Mul);
-    let mut names = [
-        Token::make_word("name", None),
-        Token::make_word("value", None),
-    ];
+    let mut name = Token::make_word("name", None);
+    let mut values = vec![Token::make_word("value", None)];
     if at(end, "into") {
         let solid: Vec<usize> = (end + 1..tokens.len())
             .filter(|&place| !matches!(tokens[place].token, Token::Whitespace(_)))
-            .take(4)
             .collect();
-        let [into, name, value, values] = solid.as_slice() else {
+        let [into, named, value, first, rest @ ..] = solid.as_slice() else {
             return None;
         };
         if !at(*into, "name") || !at(*value, "value") {
             return None;
         }
-        names = [tokens[*name].token.clone(), tokens[*values].token.clone()];
-        end = values + 1;
+        name = tokens[*named].token.clone();
+        values = vec![tokens[*first].token.clone()];
+        end = first + 1;
+        for further in rest.chunks_exact(2) {
+            if tokens[further[0]].token != Token::Comma {
+                break;
+            }
+            values.push(tokens[further[1]].token.clone());
+            end = further[1] + 1;
+        }
     }
-    let [name, value] = names;
     let mut made = Made::default();
     made.words(&["SELECT"]).token(Token::Mul).words(&["FROM"]);
     made.given(&tokens[place + 1..on])
         .words(&["UNPIVOT"])
         .token(Token::LParen);
-    made.token(value).words(&["FOR"]).token(name).words(&["IN"]);
+    match values.as_slice() {
+        [value] => made.token(value.clone()),
+        values => {
+            made.token(Token::LParen);
+            for (place, value) in values.iter().enumerate() {
+                if place > 0 {
+                    made.token(Token::Comma);
+                }
+                made.token(value.clone());
+            }
+            made.token(Token::RParen)
+        }
+    };
+    made.words(&["FOR"]).token(name).words(&["IN"]);
     made.token(Token::LParen);
     if starred {
         made.words(&["columns"]).token(Token::LParen);

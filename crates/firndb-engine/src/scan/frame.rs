@@ -14,7 +14,7 @@ use datafusion::common::stats::Precision;
 
 use super::source::{MORSEL_ROWS, MorselSource};
 use crate::session::Frame;
-use crate::types::{one_nan, stored_field};
+use crate::types::{flat, one_nan, retyped, says_uuid, stored_field};
 use crate::{Error, Result, SqlState};
 
 /// The type in which the engine computes what a foreign Arrow column holds: itself for most.
@@ -39,13 +39,29 @@ pub fn compute_type(foreign: &DataType) -> DataType {
     }
 }
 
-/// A field with its [`compute_type`]; name, nullability and metadata stay.
+/// A field with its [`compute_type`]; name, nullability and metadata stay, what is said within goes to the field itself.
 pub fn compute_field(foreign: &Field) -> FieldRef {
-    Arc::new(
-        foreign
-            .clone()
-            .with_data_type(compute_type(foreign.data_type())),
-    )
+    let data_type = match known_bytes(foreign) {
+        DataType::Binary => DataType::BinaryView,
+        other => compute_type(&other),
+    };
+    Arc::new(flat(&foreign.clone().with_data_type(data_type)))
+}
+
+/// The type of a field whose bytes of fixed size, at any depth, are UUIDs or BLOBs.
+fn known_bytes(field: &Field) -> DataType {
+    let known =
+        |inner: &FieldRef| Arc::new(inner.as_ref().clone().with_data_type(known_bytes(inner)));
+    match field.data_type() {
+        DataType::FixedSizeBinary(16) if says_uuid(field) => DataType::FixedSizeBinary(16),
+        DataType::FixedSizeBinary(_) => DataType::Binary,
+        DataType::List(item) => DataType::List(known(item)),
+        DataType::LargeList(item) => DataType::LargeList(known(item)),
+        DataType::FixedSizeList(item, length) => DataType::FixedSizeList(known(item), *length),
+        DataType::Struct(members) => DataType::Struct(members.iter().map(known).collect()),
+        DataType::Map(entries, sorted) => DataType::Map(known(entries), *sorted),
+        other => other.clone(),
+    }
 }
 
 /// A schema of [`compute_field`]s.
@@ -87,7 +103,14 @@ fn decoded(array: &ArrayRef, target: &DataType) -> std::result::Result<ArrayRef,
         let values = decoded(dictionary.values(), target)?;
         return arrow::compute::take(&values, dictionary.keys(), None);
     }
-    cast_with_options(array, target, &strict)
+    match array.data_type() {
+        DataType::ListView(item) | DataType::LargeListView(item) => {
+            let lists = cast_with_options(array, &DataType::List(Arc::clone(item)), &strict)?;
+            retyped(&lists, target)
+        }
+        nested if nested.is_nested() => retyped(array, target),
+        _ => cast_with_options(array, target, &strict),
+    }
 }
 
 /// Refuses text that is not UTF-8, and dictionaries whose keys lead nowhere: what comes through Arrow's C interface was checked by nobody.

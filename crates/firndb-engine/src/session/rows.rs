@@ -26,6 +26,7 @@ use parking_lot::Mutex;
 use super::cancel::Cancellation;
 use super::workers::Workers;
 use crate::error::{Error, Result, SqlState};
+use crate::types::full_schema;
 
 /// A query that is planned and not yet started.
 #[async_trait]
@@ -85,7 +86,7 @@ impl Rows {
     /// Rows that are already there.
     pub fn from_batches(schema: SchemaRef, batches: Vec<RecordBatch>) -> Rows {
         Rows {
-            schema,
+            schema: full_schema(&schema),
             shared: Arc::new(SharedRows {
                 state: Mutex::new(State::Stored(batches.into())),
                 cancellation: Arc::new(Cancellation::default()),
@@ -102,7 +103,7 @@ impl Rows {
         workers: Arc<Workers>,
     ) -> Rows {
         Rows {
-            schema: query.schema(),
+            schema: full_schema(&query.schema()),
             shared: Arc::new(SharedRows {
                 state: Mutex::new(State::Planned(query)),
                 cancellation,
@@ -140,8 +141,9 @@ impl Rows {
             return Err(Error::internal("a planned result without workers"));
         };
         let cancellation = &self.shared.cancellation;
-        let planned = workers.block_on(false, cancellation.guard(query.in_form(form)))?;
-        self.schema = planned.schema();
+        // Planned anew, on a stack for the deepest of statements.
+        let planned = workers.block_on(true, cancellation.guard(query.in_form(form)))?;
+        self.schema = full_schema(&planned.schema());
         *state = State::Planned(planned);
         Ok(())
     }
@@ -353,6 +355,7 @@ pub(crate) mod convert {
     use firndb_storage::Form;
 
     use crate::error::Result;
+    use crate::types::retyped;
 
     /// The schema of computed rows in a form: what is computed has no stored form, so `Native` leaves it as it is.
     pub(crate) fn schema(schema: &SchemaRef, form: Form) -> SchemaRef {
@@ -380,7 +383,9 @@ pub(crate) mod convert {
             .iter()
             .zip(schema.fields())
             .map(|(column, field)| {
-                if column.data_type() == field.data_type() {
+                if column.data_type().is_nested() {
+                    retyped(column, field.data_type())
+                } else if column.data_type() == field.data_type() {
                     Ok(Arc::clone(column))
                 } else {
                     cast(column, field.data_type())

@@ -75,12 +75,11 @@ pub(super) fn plan(
             null_inclusion,
             alias,
         } => {
-            let Expr::Identifier(value) = value else {
-                return Err(refused("UNPIVOT yields one column of values"));
-            };
+            let values = value_names(value)
+                .ok_or_else(|| refused("the values of UNPIVOT are names of columns"))?;
             let columns = columns(table, context)?;
             let nulls = matches!(null_inclusion, Some(NullInclusion::IncludeNulls));
-            let select = unpivot(table, &columns, value, name, unpivoted, nulls)?;
+            let select = unpivot(table, &columns, &values, name, unpivoted, nulls)?;
             (select, alias)
         }
         _ => return Ok(None),
@@ -301,24 +300,69 @@ fn listed(given: &[ExprWithAlias], columns: &[String]) -> Result<Vec<ExprWithAli
     Ok(listed)
 }
 
+/// The columns of values that an UNPIVOT yields.
+fn value_names(value: &Expr) -> Option<Vec<Ident>> {
+    match value {
+        Expr::Identifier(name) => Some(vec![name.clone()]),
+        Expr::Nested(inner) => value_names(inner),
+        Expr::Tuple(names) => {
+            let names = names.iter().map(value_names).collect::<Option<Vec<_>>>()?;
+            Some(names.concat())
+        }
+        _ => None,
+    }
+}
+
+/// The columns that make one row of values.
+fn group(column: &Expr) -> &[Expr] {
+    match column {
+        Expr::Tuple(columns) => columns,
+        Expr::Nested(inner) if matches!(inner.as_ref(), Expr::Tuple(_)) => group(inner),
+        single => std::slice::from_ref(single),
+    }
+}
+
 fn unpivot(
     table: &TableFactor,
     columns: &[String],
-    value: &Ident,
+    value_names: &[Ident],
     name: &Ident,
     unpivoted: &[ExprWithAlias],
     nulls: bool,
 ) -> Result<SetExpr> {
     let unpivoted = &listed(unpivoted, columns)?;
-    let used = named(unpivoted.iter().map(|column| &column.expr));
+    if let Some(other) = unpivoted
+        .iter()
+        .find(|column| group(&column.expr).len() != value_names.len())
+    {
+        return Err(Error::new(
+            SqlState::SyntaxError,
+            format!(
+                "UNPIVOT yields {} columns of values, but {} is of {}",
+                value_names.len(),
+                other.expr,
+                group(&other.expr).len()
+            ),
+        )
+        .into());
+    }
+    let used = named(unpivoted.iter().flat_map(|column| group(&column.expr)));
     let labels = unpivoted.iter().map(|column| {
         let label = match &column.alias {
             Some(alias) => alias.value.clone(),
-            None => text(&column.expr),
+            None => {
+                let names: Vec<String> = group(&column.expr).iter().map(text).collect();
+                names.join("_")
+            }
         };
         Expr::value(Value::SingleQuotedString(label))
     });
-    let values = unpivoted.iter().map(|column| column.expr.clone());
+    let values = |place: usize| -> Vec<Expr> {
+        let parts = unpivoted.iter().map(|column| group(&column.expr));
+        parts
+            .filter_map(|parts| parts.get(place).cloned())
+            .collect()
+    };
     let unnested = |list: Vec<Expr>, name: &Ident| SelectItem::ExprWithAlias {
         expr: call("unnest", vec![call("make_array", list)]),
         alias: quoted(&name.value),
@@ -328,17 +372,27 @@ fn unpivot(
         .iter()
         .filter(|name| !used.contains(*name))
         .map(|name| SelectItem::UnnamedExpr(identifier(name)))
-        .chain([
-            unnested(labels.collect(), name),
-            unnested(values.collect(), value),
-        ])
+        .chain([unnested(labels.collect(), name)])
+        .chain(
+            value_names
+                .iter()
+                .enumerate()
+                .map(|(place, name)| unnested(values(place), name)),
+        )
         .collect();
     let mut outer = select_from(bare_query(SetExpr::Select(inner)), UNPIVOTED);
     if let SetExpr::Select(select) = &mut outer
         && !nulls
     {
-        let known = Expr::IsNotNull(Box::new(identifier(&value.value)));
-        select.selection = Some(known);
+        // A row that lacks a value is left out.
+        select.selection = value_names
+            .iter()
+            .map(|name| Expr::IsNotNull(Box::new(identifier(&name.value))))
+            .reduce(|all, next| Expr::BinaryOp {
+                left: Box::new(all),
+                op: BinaryOperator::And,
+                right: Box::new(next),
+            });
     }
     Ok(outer)
 }

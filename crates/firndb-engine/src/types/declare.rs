@@ -14,7 +14,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::{
-    EXTENSION_KEY, JSON_EXTENSION, LABELS_KEY, TYPE_KEY, UTC, UUID_EXTENSION, compute_field,
+    EXTENSION_KEY, JSON_EXTENSION, LABELS_KEY, TYPE_KEY, UTC, UUID_EXTENSION, compute_field, flat,
 };
 use crate::{Error, Result, SqlState};
 
@@ -39,7 +39,8 @@ pub fn column_field(
         }
         other => other,
     };
-    Ok(Field::new(name, stored, nullable).with_metadata(declared.metadata))
+    let field = Field::new(name, stored, nullable).with_metadata(declared.metadata);
+    Ok(flat(&field))
 }
 
 /// Resolves the type names of casts; enum types are those that the catalog lists.

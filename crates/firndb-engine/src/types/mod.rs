@@ -12,16 +12,20 @@
 //! expression ever meets a `Decimal64`.
 //!
 //! What an Arrow type alone does not tell travels as field metadata: UUID and JSON as Arrow's canonical extension types,
-//! the length of VARCHAR(n) and CHAR(n) and the labels of an enum under [`TYPE_KEY`] and [`LABELS_KEY`].
+//! the length of VARCHAR(n) and CHAR(n) and the labels of an enum under [`TYPE_KEY`] and [`LABELS_KEY`]. Stored and compute
+//! fields are flat: what the fields within lists, structs and maps are is told by the column's own ([`members`]).
 
 mod declare;
 mod floats;
+mod members;
 mod name;
 mod store;
 
 pub use declare::{TypeNames, column_field};
 pub(crate) use floats::{canonical, has_floats, one_nan, one_nan_of};
+pub(crate) use members::{flat, full, full_schema, has_members, retyped, same_members, says_uuid};
 pub use name::sql_name;
+use store::kept_metadata;
 pub use store::{compute_field, stored_field};
 
 use arrow::datatypes::{DataType, Field};
@@ -57,18 +61,15 @@ impl Refinement {
     /// Reads a field's metadata.
     pub(crate) fn of(field: &Field) -> Refinement {
         let metadata = field.metadata();
+        if *field.data_type() == DataType::FixedSizeBinary(16) {
+            return Refinement::Uuid;
+        }
         if metadata.is_empty() {
             return Refinement::None;
         }
-        match (
-            metadata.get(EXTENSION_KEY).map(String::as_str),
-            field.data_type(),
-        ) {
-            (Some(UUID_EXTENSION), DataType::FixedSizeBinary(16)) => return Refinement::Uuid,
-            (Some(JSON_EXTENSION), DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8) => {
-                return Refinement::Json;
-            }
-            _ => {}
+        let extension = metadata.get(EXTENSION_KEY).map(String::as_str);
+        if extension == Some(JSON_EXTENSION) && field.data_type().is_string() {
+            return Refinement::Json;
         }
         if let Some(labels) = metadata.get(LABELS_KEY) {
             return serde_json::from_str(labels)

@@ -2,10 +2,14 @@
 
 use arrow::datatypes::{DataType, Field, IntervalUnit};
 
-use super::{Refinement, TYPE_KEY};
+use super::{Refinement, TYPE_KEY, full};
 
 /// The SQL name of a field's type, as DuckDB prints it: `DECIMAL(15,2)`, `VARCHAR`, `TIMESTAMP WITH TIME ZONE`, `INTEGER[]` …
 pub fn sql_name(field: &Field) -> String {
+    name_of(&full(field))
+}
+
+fn name_of(field: &Field) -> String {
     match Refinement::of(field) {
         Refinement::Uuid => "UUID".into(),
         Refinement::Json => "JSON".into(),
@@ -58,25 +62,25 @@ fn arrow_name(data_type: &DataType) -> String {
         DataType::List(item)
         | DataType::LargeList(item)
         | DataType::ListView(item)
-        | DataType::LargeListView(item) => return format!("{}[]", sql_name(item)),
-        DataType::FixedSizeList(item, length) => return format!("{}[{length}]", sql_name(item)),
+        | DataType::LargeListView(item) => return format!("{}[]", name_of(item)),
+        DataType::FixedSizeList(item, length) => return format!("{}[{length}]", name_of(item)),
         DataType::Struct(members) => {
             let members: Vec<String> = members
                 .iter()
-                .map(|member| format!("{} {}", identifier(member.name()), sql_name(member)))
+                .map(|member| format!("{} {}", identifier(member.name()), name_of(member)))
                 .collect();
             return format!("STRUCT({})", members.join(", "));
         }
         DataType::Map(entries, _) => {
             return match entries.data_type() {
                 DataType::Struct(pair) if pair.len() == 2 => {
-                    format!("MAP({}, {})", sql_name(&pair[0]), sql_name(&pair[1]))
+                    format!("MAP({}, {})", name_of(&pair[0]), name_of(&pair[1]))
                 }
                 _ => "MAP".into(),
             };
         }
         DataType::Dictionary(_, value) => return arrow_name(value),
-        DataType::RunEndEncoded(_, values) => return sql_name(values),
+        DataType::RunEndEncoded(_, values) => return name_of(values),
         DataType::Union(_, _) => "UNION",
     };
     name.into()

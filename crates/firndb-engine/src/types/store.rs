@@ -8,18 +8,21 @@ use arrow::datatypes::{
     TimeUnit,
 };
 
-use super::{EXTENSION_KEY, JSON_EXTENSION, LABELS_KEY, Refinement, TYPE_KEY, UTC, UUID_EXTENSION};
+use super::{EXTENSION_KEY, JSON_EXTENSION, LABELS_KEY, TYPE_KEY, UTC, UUID_EXTENSION};
+use super::{flat, full};
 use crate::{Error, Result};
 
 /// The field that stores what an Arrow field of a query, file or frame holds (CREATE TABLE AS, append to a new table).
 pub fn stored_field(field: &Field) -> Result<Field> {
-    let stored = match nested(field.name(), field)? {
+    let field = full(field);
+    let stored = match nested(field.name(), &field)? {
         DataType::Decimal128(precision, scale) if precision <= DECIMAL64_MAX_PRECISION => {
             DataType::Decimal64(precision, scale)
         }
         other => other,
     };
-    Ok(Field::new(field.name(), stored, field.is_nullable()).with_metadata(kept_metadata(field)))
+    let stored = Field::new(field.name(), stored, field.is_nullable());
+    Ok(flat(&stored.with_metadata(kept_metadata(&field))))
 }
 
 /// The field of a stored column as operators see it (`firndb_storage::Form::Compute`).
@@ -42,10 +45,8 @@ fn nested(column: &str, field: &Field) -> Result<DataType> {
         DataType::Float16 => DataType::Float32,
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => DataType::Utf8,
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView => DataType::Binary,
-        DataType::FixedSizeBinary(_) => match Refinement::of(field) {
-            Refinement::Uuid => DataType::FixedSizeBinary(16),
-            _ => DataType::Binary,
-        },
+        DataType::FixedSizeBinary(16) => DataType::FixedSizeBinary(16),
+        DataType::FixedSizeBinary(_) => DataType::Binary,
         DataType::Date64 => DataType::Date32,
         DataType::Time32(_) | DataType::Time64(_) => DataType::Time64(TimeUnit::Microsecond),
         DataType::Timestamp(_, zone) => {
@@ -127,7 +128,7 @@ fn unstorable(column: &str, data_type: &DataType) -> Error {
 }
 
 /// The metadata that is part of the SQL type; what a file or frame noted for itself is not.
-fn kept_metadata(field: &Field) -> HashMap<String, String> {
+pub(super) fn kept_metadata(field: &Field) -> HashMap<String, String> {
     field
         .metadata()
         .iter()

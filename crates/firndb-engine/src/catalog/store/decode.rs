@@ -20,6 +20,7 @@ use crate::catalog::{
     SequenceOptions, TableEntry, TableSettings, ViewEntry,
 };
 use crate::error::{Error, Result, SqlState};
+use crate::types::flat;
 
 pub(super) fn malformed() -> Error {
     Error::new(
@@ -333,7 +334,11 @@ fn fields(digits: &str) -> Result<Vec<FieldRef>> {
         .collect();
     let reader = StreamReader::try_new(Cursor::new(bytes.ok_or_else(malformed)?), None);
     let schema = reader.map_err(|_| malformed())?.schema();
-    Ok(schema.fields().iter().cloned().collect())
+    Ok(schema
+        .fields()
+        .iter()
+        .map(|field| Arc::new(flat(field)))
+        .collect())
 }
 
 fn a_macro(value: &Value) -> Result<MacroEntry> {

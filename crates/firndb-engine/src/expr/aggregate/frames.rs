@@ -13,7 +13,7 @@ use std::mem::size_of_val;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef};
-use arrow::datatypes::{DataType, FieldRef, Schema};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::functions_aggregate::{
     array_agg, bit_and_or_xor, bool_and_or, correlation, covariance, regr, stddev, string_agg,
@@ -27,7 +27,7 @@ use datafusion::logical_expr::{
 use datafusion::physical_expr::PhysicalExpr;
 
 use super::one_nan;
-use crate::types::one_nan_of;
+use crate::types::{flat, full, one_nan_of};
 
 /// The aggregates that replace DataFusion's of the same name.
 pub(super) fn functions() -> Vec<Arc<AggregateUDF>> {
@@ -105,7 +105,18 @@ impl AggregateUDFImpl for Framed {
     }
 
     fn return_field(&self, fields: &[FieldRef]) -> Result<FieldRef> {
-        self.inner.inner().return_field(fields)
+        let field = self.inner.inner().return_field(fields)?;
+        Ok(match (field.data_type(), fields) {
+            // A list's items are what the argument is.
+            (DataType::List(_), [value, ..]) if self.name() == "array_agg" => {
+                let full = full(value).with_name(Field::LIST_FIELD_DEFAULT_NAME);
+                let list = DataType::List(Arc::new(full));
+                let listed = flat(&field.as_ref().clone().with_data_type(list));
+                let metadata = listed.metadata().clone();
+                Arc::new(field.as_ref().clone().with_metadata(metadata))
+            }
+            _ => field,
+        })
     }
 
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {

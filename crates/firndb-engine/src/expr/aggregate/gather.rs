@@ -172,6 +172,18 @@ impl AggregateUDFImpl for Gathering {
         }
     }
 
+    fn return_field(&self, fields: &[FieldRef]) -> Result<FieldRef> {
+        let types: Vec<DataType> = fields
+            .iter()
+            .map(|field| field.data_type().clone())
+            .collect();
+        let field = Field::new(self.name, self.return_type(&types)?, true);
+        Ok(Arc::new(match fields.first() {
+            Some(value) if self.kind.keeps_type() => field.with_metadata(value.metadata().clone()),
+            _ => field,
+        }))
+    }
+
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
         let Some(input) = args.input_fields.first() else {
             return exec_err!("{} takes an argument", self.name);
@@ -464,7 +476,7 @@ fn quantile(values: &ArrayRef, fraction: Option<f64>, from_top: bool) -> Result<
         return ScalarValue::try_from(values.data_type());
     };
     check_fraction(fraction)?;
-    let order = sort_to_indices(values, None, None)?;
+    let order = ordered(values)?;
     let place = (fraction * values.len() as f64).ceil().max(1.0) as usize - 1;
     let place = place.min(values.len() - 1);
     let place = if from_top {
@@ -472,8 +484,21 @@ fn quantile(values: &ArrayRef, fraction: Option<f64>, from_top: bool) -> Result<
     } else {
         place
     };
-    let place = order.value(place) as usize;
+    let place = order[place];
     ScalarValue::try_from_array(values, place)
+}
+
+/// The places of the values, in their order.
+fn ordered(values: &ArrayRef) -> Result<Vec<usize>> {
+    if !values.data_type().is_nested() {
+        let order = sort_to_indices(values, None, None)?;
+        return Ok(order.values().iter().map(|place| *place as usize).collect());
+    }
+    let converter = RowConverter::new(vec![SortField::new(values.data_type().clone())])?;
+    let rows = converter.convert_columns(std::slice::from_ref(values))?;
+    let mut order: Vec<usize> = (0..values.len()).collect();
+    order.sort_by(|one, other| rows.row(*one).cmp(&rows.row(*other)));
+    Ok(order)
 }
 
 fn moment(kind: Kind, values: &[f64]) -> Option<f64> {

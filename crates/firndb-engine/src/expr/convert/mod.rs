@@ -34,7 +34,7 @@ pub(crate) use interval::{
 pub(crate) use moment::timestamp_out_of_range;
 pub(crate) use number::{POWERS, decimal_to_float, rescale, with_integer, within};
 
-use crate::types::{Refinement, sql_name};
+use crate::types::{Refinement, full, retyped, sql_name};
 use crate::{Error, Result, SqlState};
 
 /// What happens to a value that does not fit.
@@ -93,6 +93,34 @@ pub(crate) fn convert(
     target: &Field,
     how: Conversion,
 ) -> Result<ArrayRef> {
+    if source.data_type().is_nested() || target.data_type().is_nested() {
+        return convert_nested(values, source, target, how);
+    }
+    convert_full(values, source, target, how)
+}
+
+/// What a flat field says of the fields within is told by those fields while their values convert.
+fn convert_nested(
+    values: &ArrayRef,
+    source: &Field,
+    target: &Field,
+    how: Conversion,
+) -> Result<ArrayRef> {
+    let (full_source, full_target) = (full(source), full(target));
+    let values = match values.data_type() == source.data_type() {
+        true => retyped(values, full_source.data_type())?,
+        false => Arc::clone(values),
+    };
+    let converted = convert_full(&values, &full_source, &full_target, how)?;
+    Ok(retyped(&converted, target.data_type())?)
+}
+
+fn convert_full(
+    values: &ArrayRef,
+    source: &Field,
+    target: &Field,
+    how: Conversion,
+) -> Result<ArrayRef> {
     let values = canonical::canonical(values, how)?;
     let wanted = canonical_type(target.data_type());
     let converted = match (values.data_type(), &wanted) {
@@ -141,6 +169,7 @@ fn from_json(values: &ArrayRef, target: &Field, how: Conversion) -> Result<Array
 
 /// Whether some values of `source` convert to `target`, so that a cast can be refused when it is planned.
 pub(crate) fn check_convertible(source: &Field, target: &Field) -> Result<()> {
+    let (source, target) = (&full(source), &full(target));
     let from = canonical_type(source.data_type());
     let to = canonical_type(target.data_type());
     let possible = match (&from, &to) {

@@ -5,13 +5,14 @@ use std::fmt::Write;
 use arrow::array::timezone::Tz;
 use arrow::array::{Array, ArrayRef, AsArray, StringViewArray, StringViewBuilder};
 use arrow::datatypes::{
-    DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, IntervalMonthDayNanoType,
-    Time64MicrosecondType, TimestampMicrosecondType,
+    DataType, Date32Type, Decimal128Type, Field, Float32Type, Float64Type,
+    IntervalMonthDayNanoType, Time64MicrosecondType, TimestampMicrosecondType,
 };
 
 use super::calendar::{MICROS_PER_SECOND, print_date, print_time, print_timestamp};
 use super::number::{POWERS, with_integer};
 use super::{Conversion, canonical, interval, moment};
+use crate::types::Refinement;
 use crate::{Error, Result};
 
 /// Prints each value; NULL stays NULL. `values` is canonical.
@@ -106,7 +107,9 @@ fn printer(values: &ArrayRef, how: Conversion) -> Result<Printer<'_>> {
             let values = values.as_string_view();
             Box::new(move |out, row| out.push_str(values.value(row)))
         }
-        DataType::List(_) => {
+        DataType::List(item) => {
+            // JSON in a list stays JSON.
+            let quotes = quotes(item) && Refinement::of(item) != Refinement::Json;
             let lists = values.as_list::<i32>();
             let items = texts(lists.values(), how)?;
             Box::new(move |out, row| {
@@ -116,7 +119,7 @@ fn printer(values: &ArrayRef, how: Conversion) -> Result<Printer<'_>> {
                     if position > offsets[row] {
                         out.push_str(", ");
                     }
-                    print_item(out, &items, position as usize);
+                    print_item(out, &items, position as usize, quotes);
                 }
                 out.push(']');
             })
@@ -127,22 +130,28 @@ fn printer(values: &ArrayRef, how: Conversion) -> Result<Printer<'_>> {
                 .columns()
                 .iter()
                 .zip(fields)
-                .map(|(column, field)| Ok((field.name().clone(), texts(column, how)?)))
+                .map(|(column, field)| {
+                    let mut name = String::new();
+                    print_quoted(&mut name, field.name());
+                    Ok((name, texts(column, how)?, quotes(field)))
+                })
                 .collect::<Result<Vec<_>>>()?;
             Box::new(move |out, row| {
                 out.push('{');
-                for (position, (name, texts)) in members.iter().enumerate() {
+                for (position, (name, texts, quotes)) in members.iter().enumerate() {
                     if position > 0 {
                         out.push_str(", ");
                     }
-                    let _ = write!(out, "'{name}': ");
-                    print_item(out, texts, row);
+                    let _ = write!(out, "{name}: ");
+                    print_item(out, texts, row, *quotes);
                 }
                 out.push('}');
             })
         }
         DataType::Map(..) => {
             let maps = values.as_map();
+            let nested = |values: &ArrayRef| values.data_type().is_nested();
+            let (quoted_keys, quoted_items) = (!nested(maps.keys()), !nested(maps.values()));
             let keys = texts(maps.keys(), how)?;
             let items = texts(maps.values(), how)?;
             Box::new(move |out, row| {
@@ -152,9 +161,9 @@ fn printer(values: &ArrayRef, how: Conversion) -> Result<Printer<'_>> {
                     if position > offsets[row] {
                         out.push_str(", ");
                     }
-                    print_item(out, &keys, position as usize);
+                    print_item(out, &keys, position as usize, quoted_keys);
                     out.push('=');
-                    print_item(out, &items, position as usize);
+                    print_item(out, &items, position as usize, quoted_items);
                 }
                 out.push('}');
             })
@@ -170,12 +179,41 @@ fn texts(values: &ArrayRef, how: Conversion) -> Result<StringViewArray> {
     print(&canonical::canonical(values, how)?, how)
 }
 
-fn print_item(out: &mut String, texts: &StringViewArray, at: usize) {
+/// Whether values within others stand in quotes where their text would be read as something else.
+fn quotes(field: &Field) -> bool {
+    !field.data_type().is_nested()
+}
+
+fn print_item(out: &mut String, texts: &StringViewArray, at: usize, quotes: bool) {
     if texts.is_null(at) {
         out.push_str("NULL");
-    } else {
-        out.push_str(texts.value(at));
+        return;
     }
+    match texts.value(at) {
+        text if quotes && is_ambiguous(text) => print_quoted(out, text),
+        text => out.push_str(text),
+    }
+}
+
+/// Whether a text within a list, struct or map would not be read as what it is.
+fn is_ambiguous(text: &str) -> bool {
+    let blank = |letter: char| letter.is_ascii_whitespace() || letter == '\u{b}';
+    text.is_empty()
+        || text.eq_ignore_ascii_case("null")
+        || text.starts_with(blank)
+        || text.ends_with(blank)
+        || text.contains(['"', '\'', '(', ')', ',', ':', '=', '[', ']', '{', '}', '\\'])
+}
+
+fn print_quoted(out: &mut String, text: &str) {
+    out.push('\'');
+    for letter in text.chars() {
+        if matches!(letter, '\'' | '\\') {
+            out.push('\\');
+        }
+        out.push(letter);
+    }
+    out.push('\'');
 }
 
 /// The shortest digits that read back as the same number; exponents with a sign and two digits.

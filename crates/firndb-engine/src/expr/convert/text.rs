@@ -31,7 +31,7 @@ pub(super) fn to_text(
     let refinement = Refinement::of(target);
     let texts = match values.data_type() {
         DataType::Utf8View if refinement == Refinement::None => return Ok(Arc::clone(values)),
-        DataType::Utf8View => values.as_string_view().clone(),
+        DataType::Utf8View if !needs_quotes(source, &refinement) => values.as_string_view().clone(),
         _ if refinement == Refinement::Json => {
             return Ok(Arc::new(json::texts(values, source, how)?));
         }
@@ -60,6 +60,11 @@ pub(super) fn to_text(
             })
         }
     }
+}
+
+/// Whether text of a type of its own becomes a string of JSON.
+fn needs_quotes(source: &Field, target: &Refinement) -> bool {
+    *target == Refinement::Json && matches!(Refinement::of(source), Refinement::Enum(_))
 }
 
 /// Reads text as another type. `wanted` is the target's canonical type.

@@ -81,7 +81,11 @@ pub(super) fn undefined(name: &str, types: &[DataType]) -> Error {
         .collect();
     Error::new(
         SqlState::UndefinedFunction,
-        format!("function {name}({}) does not exist", types.join(", ")),
+        format!(
+            "function {}({}) does not exist",
+            name.trim_start_matches("__firndb_"),
+            types.join(", ")
+        ),
     )
     .with_hint("No function matches the given name and argument types. You might need to add explicit type casts.")
 }

@@ -21,6 +21,7 @@ use datafusion::logical_expr::{
     Volatility,
 };
 
+use crate::types::{flat, full};
 use crate::{Error, SqlState};
 
 /// The functions of this module.
@@ -143,10 +144,11 @@ impl HigherOrderUDFImpl for OverElements {
             ] if self.kind == Kind::Reduce => (list, lambda, Some(initial)),
             _ => return self.usage(),
         };
+        let list = full(list);
         let Some(element) = element(list.data_type()) else {
             return self.usage();
         };
-        let element = Arc::new(element.as_ref().clone().with_nullable(true));
+        let element = Arc::new(flat(&element.as_ref().clone().with_nullable(true)));
         let place = Arc::new(Field::new("", DataType::Int64, false));
         if self.kind != Kind::Reduce {
             return Ok(LambdaParametersProgress::Complete(vec![vec![
@@ -199,19 +201,21 @@ impl HigherOrderUDFImpl for OverElements {
         };
         let result = match self.kind {
             Kind::Transform => {
-                let element = Field::new_list_field(lambda.data_type().clone(), true)
-                    .with_metadata(lambda.metadata().clone());
-                DataType::List(Arc::new(element))
+                let element = full(lambda).with_name(Field::LIST_FIELD_DEFAULT_NAME);
+                let element = DataType::List(Arc::new(element.with_nullable(true)));
+                return Ok(Arc::new(flat(&Field::new("", element, true))));
             }
             Kind::Filter => {
                 if !matches!(lambda.data_type(), DataType::Boolean | DataType::Null) {
                     return plan_err!("the lambda of {} yields no boolean", self.name);
                 }
-                list.data_type().clone()
+                list
             }
-            Kind::Reduce => lambda.data_type().clone(),
+            Kind::Reduce => lambda,
         };
-        Ok(Arc::new(Field::new("", result, true)))
+        Ok(Arc::new(
+            result.as_ref().clone().with_name("").with_nullable(true),
+        ))
     }
 
     fn invoke_with_args(&self, args: HigherOrderFunctionArgs) -> Result<ColumnarValue> {

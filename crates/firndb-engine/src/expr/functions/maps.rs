@@ -8,7 +8,7 @@ use arrow::array::{
     Array, ArrayRef, AsArray, Int64Array, ListArray, MapArray, StructArray, UInt64Array,
 };
 use arrow::buffer::OffsetBuffer;
-use arrow::compute::{SortOptions, cast, concat, sort_to_indices, take};
+use arrow::compute::{cast, concat, take};
 use arrow::datatypes::{DataType, Field, FieldRef};
 use arrow::row::{RowConverter, SortField};
 use datafusion::common::{Result, exec_err};
@@ -287,10 +287,9 @@ fn histogram(lists: &ArrayRef) -> Result<ArrayRef> {
         let before = places.len();
         if lists.is_valid(row) {
             let start = bounds[0] as usize;
-            let list = values.slice(start, (bounds[1] - bounds[0]) as usize);
-            let order = sort_to_indices(&list, Some(SortOptions::default()), None)?;
-            for place in order.values() {
-                let place = start + *place as usize;
+            let mut order: Vec<usize> = (start..bounds[1] as usize).collect();
+            order.sort_by(|one, other| rows.row(*one).cmp(&rows.row(*other)));
+            for place in order {
                 if values.is_null(place) {
                     continue;
                 }

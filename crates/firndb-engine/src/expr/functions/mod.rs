@@ -3,8 +3,10 @@
 //! A [`Shorthand`] stands for an expression: it has a type when SQL text is planned, and `super::semantics` puts the
 //! expression in its place before anything is computed.
 
+mod arrays;
 mod buckets;
 mod calendar;
+mod concatenation;
 mod format;
 mod hash;
 mod json;
@@ -37,6 +39,9 @@ use datafusion::logical_expr::{
     AggregateUDF, ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
     ScalarUDFImpl, Signature, Volatility, cast, lit,
 };
+
+pub(super) use arrays::{bytes_in, is_nothing};
+pub(super) use concatenation::as_texts;
 
 use super::arithmetic::{ArithmeticOperator, resolve};
 use super::convert::civil_from_days;
@@ -102,6 +107,8 @@ pub(super) fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
         .flatten()
         .map(kernel::Kernel::function),
     );
+    all.extend(arrays::functions());
+    all.extend(concatenation::functions());
     all.extend(lists::functions());
     all.extend(searches::functions());
     all.extend(structs::functions());
@@ -118,10 +125,7 @@ pub(super) fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
             functions::core::get_field(),
             &["struct_extract", "struct_extract_at"],
         ),
-        (
-            datafusion::functions_nested::make_array::make_array_udf(),
-            &["make_list", "list_value", "list_pack", "array_value"],
-        ),
+        (functions::core::coalesce(), &["ifnull", "nvl"]),
     ];
     for (function, names) in renamed {
         let function = function.as_ref().clone();

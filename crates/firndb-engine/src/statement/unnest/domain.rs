@@ -1,5 +1,10 @@
 //! The domain of a correlated subquery: the distinct combinations of the outer columns that it names.
 
+use std::sync::Arc;
+
+use arrow::array::{AsArray, MapArray, new_null_array};
+use arrow::buffer::OffsetBuffer;
+use arrow::datatypes::DataType;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Column, DFSchema, ExprSchema, Result as PlanResult, ScalarValue};
 use datafusion::functions::core::expr_fn::coalesce;
@@ -7,6 +12,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
 
 use super::{Names, position};
 use crate::Error;
+use crate::types::sql_name;
 
 /// The distinct values of some columns of the outer query.
 #[derive(Debug)]
@@ -75,11 +81,11 @@ impl Domain {
             if field.data_type().is_null() {
                 continue;
             }
-            let default = ScalarValue::new_default(field.data_type()).map_err(|_| {
+            let default = default_value(field.data_type()).ok_or_else(|| {
                 Error::unsupported(format!(
                     "a correlated subquery of this form over the column \"{}\" of type {} is not supported",
                     column.name,
-                    field.data_type()
+                    sql_name(field)
                 ))
             })?;
             let present = |value: Expr| coalesce(vec![value, lit(default.clone())]);
@@ -90,6 +96,19 @@ impl Domain {
         }
         Ok(conditions)
     }
+}
+
+/// Some value of a type.
+fn default_value(data_type: &DataType) -> Option<ScalarValue> {
+    // DataFusion makes a map's of what is none.
+    if let DataType::Map(_, _) = data_type {
+        let nothing = new_null_array(data_type, 1);
+        let maps = nothing.as_map();
+        let (entries, _, values, _, sorted) = maps.clone().into_parts();
+        let empty = MapArray::try_new(entries, OffsetBuffer::new_zeroed(1), values, None, sorted);
+        return Some(ScalarValue::Map(Arc::new(empty.ok()?)));
+    }
+    ScalarValue::new_default(data_type).ok()
 }
 
 fn is_volatile(plan: &LogicalPlan) -> PlanResult<bool> {

@@ -5,6 +5,7 @@ mod cancellation;
 mod ddl;
 mod errors;
 mod indexes;
+mod misuse;
 mod names;
 mod nesting;
 mod prepared;

@@ -98,3 +98,61 @@ fn ten_thousand_rows_of_values_are_inserted() {
         "10000|49995000"
     );
 }
+
+#[test]
+fn twenty_thousand_terms_of_or_are_evaluated_and_more_are_refused() {
+    let session = session();
+    session.run("CREATE TABLE t (a INT, b INT); INSERT INTO t VALUES (19999, 1)");
+    let chain = |terms: usize| {
+        let terms: Vec<String> = (0..terms).map(|n| format!("a = {n} AND b = 1")).collect();
+        format!("SELECT count(*) FROM t WHERE {}", terms.join(" OR "))
+    };
+    assert_eq!(session.ask(&chain(20_000)), "1");
+    let error = session.fail(&chain(20_001));
+    assert_eq!(error.state, SqlState::StatementTooComplex);
+    assert_eq!(
+        error.detail.as_deref(),
+        Some("A statement has at most 20000 terms of OR.")
+    );
+}
+
+#[test]
+fn nesting_of_every_form_is_refused_by_name() {
+    let session = session();
+    for (before, after, what) in [
+        ("NOT ", "", "signs and NOTs before one value"),
+        ("- ", "", "signs and NOTs before one value"),
+        ("CASE WHEN true THEN ", " END", "levels of CASE"),
+        ("abs(", ")", "levels of"),
+        ("[", "]", "levels of"),
+        ("{'a': ", "}", "levels of"),
+        ("(SELECT ", ")", "levels of"),
+    ] {
+        for depth in [600, 1_500, 20_000] {
+            let sql = format!("SELECT {}1{}", before.repeat(depth), after.repeat(depth));
+            let error = session.fail(&sql);
+            assert_eq!(
+                error.state,
+                SqlState::StatementTooComplex,
+                "{depth} of {before}"
+            );
+            let detail = error.detail.unwrap_or_default();
+            assert!(detail.contains(what), "{depth} of {before}: {detail}");
+        }
+    }
+}
+
+#[test]
+fn two_hundred_levels_of_queries_are_read_in_every_form() {
+    let session = session();
+    session.run("CREATE TABLE t (a INT); INSERT INTO t VALUES (7)");
+    let depth = 190;
+    let sql = format!(
+        "SELECT * FROM {}t{} x",
+        "(SELECT * FROM ".repeat(depth),
+        ") x".repeat(depth - 1) + ")"
+    );
+    let mut rows = session.run(&sql).rows.unwrap();
+    rows.set_form(firndb_storage::Form::Consumer).unwrap();
+    assert_eq!(rows.collect().unwrap()[0].num_rows(), 1);
+}

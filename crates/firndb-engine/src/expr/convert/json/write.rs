@@ -3,6 +3,8 @@
 
 use std::fmt::Write;
 
+use std::sync::Arc;
+
 use arrow::array::{Array, ArrayRef, AsArray, StringViewArray, StringViewBuilder};
 use arrow::datatypes::{DataType, Decimal128Type, Field, Float32Type, Float64Type};
 
@@ -11,7 +13,7 @@ use crate::Result;
 use crate::expr::convert::number::with_integer;
 use crate::expr::convert::print::{print, print_decimal};
 use crate::expr::convert::{Conversion, canonical};
-use crate::types::Refinement;
+use crate::types::{Refinement, full, retyped};
 
 /// Writes the value of a row; NULL as `null`.
 pub(crate) type Writer = Box<dyn Fn(&mut String, usize)>;
@@ -41,9 +43,14 @@ pub(crate) fn texts(values: &ArrayRef, field: &Field, how: Conversion) -> Result
 
 /// What writes the rows of `values`, which `field` describes.
 pub(crate) fn writer(values: &ArrayRef, field: &Field, how: Conversion) -> Result<Writer> {
-    let values = canonical::canonical(values, how)?;
+    let field = full(field);
+    let values = match values.data_type().is_nested() && field.data_type().is_nested() {
+        true => retyped(values, field.data_type())?,
+        false => Arc::clone(values),
+    };
+    let values = canonical::canonical(&values, how)?;
     let nulls = values.logical_nulls();
-    let write = known(values, field, how)?;
+    let write = known(values, &field, how)?;
     Ok(match nulls {
         None => write,
         Some(nulls) => Box::new(move |out, row| match nulls.is_null(row) {

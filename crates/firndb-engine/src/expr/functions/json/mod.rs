@@ -23,7 +23,7 @@ use datafusion::logical_expr::{
 use super::kernel::undefined;
 use crate::expr::convert::json::{Json, parse, texts};
 use crate::expr::convert::{Conversion, Rule};
-use crate::types::{EXTENSION_KEY, JSON_EXTENSION};
+use crate::types::{EXTENSION_KEY, JSON_EXTENSION, flat, retyped};
 use crate::{Error, SqlState};
 use edit::Put;
 use entries::Entries;
@@ -171,6 +171,26 @@ impl JsonFunction {
         }
     }
 
+    /// Whether its paths lead to what it changes or lists, so that a number is none.
+    fn writes(&self) -> bool {
+        matches!(
+            self.kind,
+            Kind::Put(_) | Kind::Remove | Kind::Entries { .. }
+        )
+    }
+
+    /// Whether a list of paths may stand for one.
+    fn takes_paths(&self) -> bool {
+        matches!(
+            self.kind,
+            Kind::Extract
+                | Kind::ExtractText
+                | Kind::ExtractAll
+                | Kind::ExtractTextAll
+                | Kind::Value
+        )
+    }
+
     /// Whether an argument is a document, a path, or any value.
     fn role(&self, place: usize) -> Role {
         match (self.kind, place) {
@@ -223,8 +243,10 @@ impl ScalarUDFImpl for JsonFunction {
             match self.role(place) {
                 Role::Value => Some(given.clone()),
                 Role::Document | Role::Path if text => Some(DataType::Utf8View),
-                Role::Path if given.is_integer() => Some(DataType::Int64),
-                Role::Path if given.is_list() => Some(DataType::new_list(DataType::Utf8View, true)),
+                Role::Path if given.is_integer() && !self.writes() => Some(DataType::Int64),
+                Role::Path if given.is_list() && self.takes_paths() => {
+                    Some(DataType::new_list(DataType::Utf8View, true))
+                }
                 _ => None,
             }
         });
@@ -270,7 +292,7 @@ impl ScalarUDFImpl for JsonFunction {
             }
             _ => json_field(name),
         };
-        Ok(Arc::new(field))
+        Ok(Arc::new(flat(&field)))
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
@@ -285,6 +307,7 @@ impl ScalarUDFImpl for JsonFunction {
             .map(|argument| argument.to_array(rows))
             .collect::<Result<Vec<_>>>()?;
         let result = self.run(&arrays, &args.arg_fields, &args.return_field, rows)?;
+        let result = retyped(&result, args.return_field.data_type())?;
         Ok(match constant {
             true => ColumnarValue::Scalar(ScalarValue::try_from_array(&result, 0)?),
             false => ColumnarValue::Array(result),
@@ -388,7 +411,7 @@ impl JsonFunction {
                 }))
             }
             Kind::Object => object(args, fields, rows),
-            Kind::ObjectOfLists => object_of_lists(args, rows),
+            Kind::ObjectOfLists => object_of_lists(args, fields, rows),
             Kind::Entries { deep } => {
                 let mut paths = Paths::new(args.get(1));
                 let mut entries = Entries::new(deep);

@@ -9,7 +9,8 @@ use datafusion::common::{Result, exec_err};
 use super::edit::{self, Put};
 use super::path::Path;
 use crate::expr::convert::json::{Json, Writer, parse, quote, writer};
-use crate::expr::convert::{Conversion, Rule};
+use crate::expr::convert::{Conversion, Rule, convert};
+use crate::types::full;
 use crate::{Error, SqlState};
 
 pub(super) fn text(values: &ArrayRef, row: usize) -> Option<&str> {
@@ -157,12 +158,19 @@ pub(super) fn no_name() -> Error {
     )
 }
 
+/// The texts of values that name members.
+fn as_text(names: &ArrayRef, field: &Field) -> crate::Result<ArrayRef> {
+    let text = Field::new("", DataType::Utf8View, true);
+    convert(names, field, &text, Conversion::new(Rule::Explicit))
+}
+
 pub(super) fn object(args: &[ArrayRef], fields: &[FieldRef], rows: usize) -> Result<ArrayRef> {
     let values = writers(args, fields)?;
     let names = args
         .iter()
         .step_by(2)
-        .map(|names| Ok(arrow::compute::cast(names, &DataType::Utf8View)?))
+        .zip(fields.iter().step_by(2))
+        .map(|(names, field)| Ok(as_text(names, field)?))
         .collect::<Result<Vec<_>>>()?;
     if names.iter().any(|names| names.null_count() > 0) {
         return Err(no_name().into());
@@ -181,12 +189,21 @@ pub(super) fn object(args: &[ArrayRef], fields: &[FieldRef], rows: usize) -> Res
     }))
 }
 
-pub(super) fn object_of_lists(args: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
+pub(super) fn object_of_lists(
+    args: &[ArrayRef],
+    fields: &[FieldRef],
+    rows: usize,
+) -> Result<ArrayRef> {
     let how = Conversion::new(Rule::Explicit);
     let lists: Vec<_> = args.iter().map(|lists| lists.as_list::<i32>()).collect();
     let (names, values) = (lists[0], lists[1]);
-    let texts = arrow::compute::cast(names.values(), &DataType::Utf8View)?;
-    let DataType::List(item) = args[1].data_type() else {
+    let named = full(&fields[0]);
+    let DataType::List(name) = named.data_type() else {
+        return exec_err!("a list of names");
+    };
+    let texts = as_text(names.values(), name)?;
+    let described = full(&fields[1]);
+    let DataType::List(item) = described.data_type() else {
         return exec_err!("a list of values");
     };
     let write = writer(values.values(), item, how)?;

@@ -54,7 +54,7 @@ mod undo;
 pub use cell::{Cell, Row};
 pub use durable::checkpoint::Checkpoint;
 pub use durable::open::Recovered;
-pub use durable::{Definitions, FileOptions, Synchronous};
+pub use durable::{Compression, Definitions, FileOptions, Synchronous};
 pub use error::{Error, Result};
 pub use memory::MemoryUse;
 pub use protocol::Timestamp;

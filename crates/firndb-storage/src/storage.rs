@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use crate::collect::Collector;
 use crate::durable::host::HostFile;
-use crate::durable::{Durable, Synchronous};
+use crate::durable::{Compression, Durable, Synchronous};
 use crate::freeze;
 use crate::memory::{MemoryUse, trim};
 use crate::relation::Relation;
@@ -133,6 +133,18 @@ impl Storage {
     pub fn set_synchronous(&self, synchronous: Synchronous) {
         if let Some(durable) = self.file.get() {
             durable.set_synchronous(synchronous);
+        }
+    }
+
+    /// How rows are written to the file; `None` in memory.
+    pub fn compression(&self) -> Option<Compression> {
+        self.file.get().map(|durable| durable.compression())
+    }
+
+    /// Sets how rows are written from now on. What is in the file stays as it is.
+    pub fn set_compression(&self, compression: Compression) {
+        if let Some(durable) = self.file.get() {
+            durable.set_compression(compression);
         }
     }
 

@@ -18,7 +18,7 @@ use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;
 
 use firndb_storage::durable::host::{Host, RealHost};
-use firndb_storage::{FileOptions, Recovered, Storage, StorageConfig, Synchronous};
+use firndb_storage::{Compression, FileOptions, Recovered, Storage, StorageConfig, Synchronous};
 use parking_lot::Mutex;
 
 use super::connection::{Database, Shared};
@@ -56,6 +56,15 @@ pub(super) fn synchronous(name: &str) -> Option<Synchronous> {
         "full" | "on" | "extra" | "2" | "3" | "true" => Some(Synchronous::Full),
         "normal" | "1" => Some(Synchronous::Normal),
         "off" | "0" | "false" => Some(Synchronous::Off),
+        _ => None,
+    }
+}
+
+/// What `compression` is called.
+pub(super) fn compression(name: &str) -> Option<Compression> {
+    match name.to_ascii_lowercase().as_str() {
+        "auto" | "on" | "true" | "zstd" => Some(Compression::Auto),
+        "none" | "off" | "false" | "uncompressed" => Some(Compression::None),
         _ => None,
     }
 }

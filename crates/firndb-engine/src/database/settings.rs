@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use datafusion::execution::session_state::SessionState;
 use datafusion::sql::sqlparser::ast::{self, Expr, Value};
-use firndb_storage::Synchronous;
+use firndb_storage::{Compression, Synchronous};
 
 use super::answers::{strings, table};
 use super::connection::{environment, use_threads};
@@ -41,7 +41,7 @@ impl Default for Settings {
 }
 
 /// Every setting and what it is for.
-const SETTINGS: [(&str, &str); 16] = [
+const SETTINGS: [(&str, &str); 17] = [
     ("application_name", "A label of the session."),
     (
         "checkpoint_threshold",
@@ -51,6 +51,10 @@ const SETTINGS: [(&str, &str); 16] = [
     (
         "compiled_statements",
         "Whether statements on single rows run without a plan.",
+    ),
+    (
+        "compression",
+        "How rows are written to a file: auto (dictionaries and ZSTD where they pay) or none.",
     ),
     (
         "default_null_order",
@@ -363,6 +367,10 @@ impl Session {
                 let synchronous = file::synchronous(value).ok_or_else(|| invalid(name, value))?;
                 shared.storage.set_synchronous(synchronous);
             }
+            "compression" => {
+                let compression = file::compression(value).ok_or_else(|| invalid(name, value))?;
+                shared.storage.set_compression(compression);
+            }
             "checkpoint_threshold" => {
                 let bytes = parse_bytes(value)? as u64;
                 shared.checkpoint_threshold.store(bytes, Ordering::Relaxed);
@@ -445,6 +453,10 @@ impl Session {
                 shared.storage.set_synchronous(Synchronous::Full);
                 Ok(())
             }
+            "compression" => {
+                shared.storage.set_compression(Compression::Auto);
+                Ok(())
+            }
             "checkpoint_threshold" => {
                 let bytes = file::CHECKPOINT_THRESHOLD;
                 shared.checkpoint_threshold.store(bytes, Ordering::Relaxed);
@@ -505,6 +517,11 @@ impl Session {
                 Some(Synchronous::Full) => "full",
                 Some(Synchronous::Normal) => "normal",
                 Some(Synchronous::Off) | None => "off",
+            }
+            .to_owned(),
+            "compression" => match self.database.shared.storage.compression() {
+                Some(Compression::Auto) => "auto",
+                Some(Compression::None) | None => "none",
             }
             .to_owned(),
             "checkpoint_threshold" => {
@@ -641,7 +658,7 @@ fn is_fixed(name: &str) -> bool {
 fn is_global(name: &str) -> bool {
     matches!(
         name,
-        "memory_limit" | "temp_directory" | "synchronous" | "checkpoint_threshold"
+        "memory_limit" | "temp_directory" | "synchronous" | "compression" | "checkpoint_threshold"
     )
 }
 

@@ -272,8 +272,7 @@ impl Checkpoint {
             .map(|&(first, count)| (first, first + u64::from(count)))
             .collect();
         covered.sort_unstable();
-        let columns = &table.layout().columns;
-        let mut writer = ExtentWriter::new(&self.durable, table.schema(), columns, space);
+        let mut writer = ExtentWriter::new(&self.durable, table.schema(), space);
         let relation = table.relation();
         let view = self.snapshot.view();
         for number in 0..relation.block_count() {
@@ -283,7 +282,7 @@ impl Checkpoint {
                 .filter(|block| block.is_born(&view, &pin));
             let Some(block) = block else { continue };
             let all = Rows::First(block.rows());
-            let seen = relation.read_block(block, &[], &all, &view, Form::Consumer, &pin)?;
+            let seen = relation.read_block(block, &[], &all, &view, Form::Stored, &pin)?;
             let rows: Vec<u32> = seen
                 .offsets
                 .into_iter()
@@ -299,7 +298,7 @@ impl Checkpoint {
                 &table.layout().columns,
                 &Rows::At(&rows),
                 &view,
-                Form::Consumer,
+                Form::Stored,
                 &pin,
             )?;
             if seen.offsets != rows {

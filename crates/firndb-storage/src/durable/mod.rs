@@ -11,7 +11,8 @@
 //! | --- | --- |
 //! | [`host`], [`simulated`] | the operating system's files, and a disk that fails on demand |
 //! | [`log`], [`record`] | groups of records, and what is in a record |
-//! | [`root`], [`space`], [`extent`], [`writer`] | the head of the file, its free room, its rows |
+//! | [`root`], [`space`] | the head of the file, its free room |
+//! | [`extent`], [`encode`], [`writer`] | its rows |
 //! | [`open`], [`replay`] | from a file and its log to tables |
 //! | [`checkpoint`] | from tables to a new root |
 //! | [`wire`] | integers and Arrow IPC streams as bytes |
@@ -49,6 +50,7 @@
 //! A log says for which root it was begun. If that is newer than the newest valid root, that root was damaged; its predecessor is never taken for it.
 
 pub(crate) mod checkpoint;
+mod encode;
 mod extent;
 pub mod host;
 mod log;
@@ -79,8 +81,9 @@ use log::Log;
 use record::{Kind, RecordWriter, TablePart};
 use writer::ExtentWriter;
 
+pub use encode::Compression;
 pub(crate) use extent::FileExtent;
-pub(crate) use wire::{in_stored_type, numbered};
+pub(crate) use wire::numbered;
 
 /// What a commit waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -161,6 +164,9 @@ pub(crate) struct Durable {
     salt: u64,
     log: Log,
     synchronous: AtomicU8,
+    compression: AtomicU8,
+    /// Threads that encode columns.
+    threads: usize,
     /// Shared from appending to publishing; alone while a checkpoint begins.
     gate: RwLock<()>,
     stored: Mutex<Stored>,
@@ -182,6 +188,18 @@ impl Durable {
 
     pub(crate) fn set_synchronous(&self, synchronous: Synchronous) {
         self.synchronous.store(synchronous as u8, Ordering::Relaxed);
+    }
+
+    /// How rows are written.
+    pub(crate) fn compression(&self) -> Compression {
+        match self.compression.load(Ordering::Relaxed) {
+            0 => Compression::None,
+            _ => Compression::Auto,
+        }
+    }
+
+    pub(crate) fn set_compression(&self, compression: Compression) {
+        self.compression.store(compression as u8, Ordering::Relaxed);
     }
 
     /// An error if the database refuses work.
@@ -245,7 +263,7 @@ impl Durable {
         fill: impl FnOnce(&mut ExtentWriter<'_>) -> Result<()>,
     ) -> Result<Vec<FileExtent>> {
         let mut stored = self.stored.lock();
-        let mut writer = ExtentWriter::new(self, &table.schema, &table.columns, &mut stored.space);
+        let mut writer = ExtentWriter::new(self, &table.schema, &mut stored.space);
         let written = fill(&mut writer).and_then(|()| writer.finish());
         if let Ok(extents) = &written
             && let Some(first) = extents.first()

@@ -13,6 +13,7 @@ use parking_lot::{Mutex, RwLock};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::checkpoint::{Stored, used};
+use super::encode::Compression;
 use super::extent::{FileExtent, decode};
 use super::host::{Access, Host, HostFile, Lock};
 use super::log::{self, Log, LogHeader, Place, Scanned};
@@ -429,6 +430,8 @@ impl Opening<'_> {
                 self.options.omit_log_sync,
             ),
             synchronous: AtomicU8::new(self.options.synchronous as u8),
+            compression: AtomicU8::new(Compression::Auto as u8),
+            threads: replay.storage().resources().threads,
             gate: RwLock::new(()),
             stored: Mutex::new(Stored {
                 root,

@@ -3,9 +3,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, Decimal64Array, RecordBatch, RecordBatchOptions};
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::buffer::Buffer;
-use arrow::datatypes::{DataType, Decimal128Type, Field, Schema, SchemaRef};
+use arrow::datatypes::{Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::ipc::reader::StreamDecoder;
 use arrow::ipc::writer::StreamWriter;
@@ -115,19 +115,6 @@ fn decode_stream(bytes: Buffer) -> std::result::Result<Stream, ArrowError> {
     }
     decoder.finish()?;
     Ok((decoder.schema(), batches))
-}
-
-/// A column as it was read for a consumer, in its stored type: narrow decimals come widened.
-pub(crate) fn in_stored_type(array: ArrayRef, stored: &DataType) -> Result<ArrayRef> {
-    match (array.as_primitive_opt::<Decimal128Type>(), stored) {
-        (Some(wide), DataType::Decimal64(precision, scale)) => {
-            let narrow: Decimal64Array = wide.unary(|value| value as i64);
-            Ok(Arc::new(
-                narrow.with_precision_and_scale(*precision, *scale)?,
-            ))
-        }
-        _ => Ok(array),
-    }
 }
 
 /// A batch of columns that are named by their numbers.

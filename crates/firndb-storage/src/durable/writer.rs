@@ -1,29 +1,30 @@
 //! Writing rows to the file: blocks are gathered until they make an extent.
 
-use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow::array::{Array, ArrayRef};
 use arrow::compute::concat;
 use arrow::datatypes::SchemaRef;
 
 use super::Durable;
+use super::encode::{ColumnEncoder, Compression, EncodedColumn};
 use super::extent::{FileExtent, encode};
 use super::record::runs;
 use super::space::Space;
-use super::wire::in_stored_type;
-use crate::Result;
-use crate::relation::ColumnInfo;
 use crate::slot::Slot;
+use crate::{Error, Result};
 
 /// Most rows of an extent, and bytes from which it takes no more blocks.
 const MOST_ROWS: usize = 512 << 10;
 const MOST_BYTES: usize = 16 << 20;
+/// Extents from these bytes on are encoded by several threads.
+const PARALLEL: usize = 1 << 20;
 
 /// Gathers rows into extents.
 pub(crate) struct ExtentWriter<'a> {
     durable: &'a Durable,
     schema: &'a SchemaRef,
-    infos: &'a [Arc<ColumnInfo>],
     space: &'a mut Space,
     slots: Vec<Slot>,
     columns: Vec<Vec<ArrayRef>>,
@@ -32,19 +33,13 @@ pub(crate) struct ExtentWriter<'a> {
 }
 
 impl<'a> ExtentWriter<'a> {
-    pub(super) fn new(
-        durable: &'a Durable,
-        schema: &'a SchemaRef,
-        infos: &'a [Arc<ColumnInfo>],
-        space: &'a mut Space,
-    ) -> Self {
+    pub(super) fn new(durable: &'a Durable, schema: &'a SchemaRef, space: &'a mut Space) -> Self {
         Self {
             durable,
             schema,
-            infos,
             space,
             slots: Vec::new(),
-            columns: vec![Vec::new(); infos.len()],
+            columns: vec![Vec::new(); schema.fields().len()],
             bytes: 0,
             extents: Vec::new(),
         }
@@ -59,15 +54,14 @@ impl<'a> ExtentWriter<'a> {
         covered.get(after).is_some_and(|&(first, _)| first < next.0)
     }
 
-    /// Adds rows of a block, as they are read for a consumer.
+    /// Adds rows of a block, in the stored types.
     pub(crate) fn push(
         &mut self,
         slots: impl Iterator<Item = Slot>,
         columns: Vec<ArrayRef>,
     ) -> Result<()> {
         self.slots.extend(slots);
-        for ((pieces, column), info) in self.columns.iter_mut().zip(columns).zip(self.infos) {
-            let column = in_stored_type(column, &info.stored)?;
+        for (pieces, column) in self.columns.iter_mut().zip(columns) {
             // Slices share the buffers of their extent: what they show is counted.
             self.bytes += column.to_data().get_slice_memory_size()?;
             pieces.push(column);
@@ -83,22 +77,16 @@ impl<'a> ExtentWriter<'a> {
         if self.slots.is_empty() {
             return Ok(());
         }
-        let arrays = self
-            .columns
-            .iter_mut()
-            .map(|pieces| {
-                let joined = {
-                    let pieces: Vec<&dyn Array> = pieces.iter().map(AsRef::as_ref).collect();
-                    concat(&pieces)?
-                };
-                pieces.clear();
-                Ok(joined)
-            })
-            .collect::<Result<Vec<_>>>()?;
+        let pieces: Vec<Vec<ArrayRef>> = self.columns.iter_mut().map(std::mem::take).collect();
         let slots = std::mem::take(&mut self.slots);
-        self.bytes = 0;
-        let batch = crate::table::batch(Arc::clone(self.schema), arrays, slots.len())?;
-        let (bytes, checksums) = encode(&batch)?;
+        let threads = match std::mem::take(&mut self.bytes) {
+            bytes if bytes < PARALLEL => 1,
+            _ => self.durable.threads,
+        };
+        let columns = encode_columns(self.schema, &pieces, self.durable.compression(), threads)?;
+        drop(pieces);
+        let (bytes, checksums) = encode(self.schema, &columns, slots.len())?;
+        drop(columns);
         let segment = self.durable.write(self.space, &bytes)?;
         self.extents.push(FileExtent {
             offset: segment.offset,
@@ -115,4 +103,53 @@ impl<'a> ExtentWriter<'a> {
         self.flush()?;
         Ok(self.extents)
     }
+}
+
+/// Joins and encodes columns, the largest first, on several threads.
+fn encode_columns(
+    schema: &SchemaRef,
+    columns: &[Vec<ArrayRef>],
+    compression: Compression,
+    threads: usize,
+) -> Result<Vec<EncodedColumn>> {
+    let size = |number: &usize| -> usize {
+        let pieces = columns[*number].iter();
+        pieces
+            .map(|piece| piece.to_data().get_slice_memory_size().unwrap_or(0))
+            .sum()
+    };
+    let mut order: Vec<usize> = (0..columns.len()).collect();
+    order.sort_by_cached_key(|number| std::cmp::Reverse(size(number)));
+    let done: Vec<OnceLock<EncodedColumn>> = columns.iter().map(|_| OnceLock::new()).collect();
+    let next = AtomicUsize::new(0);
+    let work = || -> Result<()> {
+        let mut encoder = ColumnEncoder::new(compression)?;
+        while let Some(&number) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let pieces: Vec<&dyn Array> = columns[number].iter().map(AsRef::as_ref).collect();
+            let joined = concat(&pieces)?;
+            let _ = done[number].set(encoder.column(&schema.fields()[number], &joined)?);
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        // Without a thread this one does it all.
+        let others: Vec<_> = (1..threads.min(columns.len()))
+            .filter_map(|_| std::thread::Builder::new().spawn_scoped(scope, work).ok())
+            .collect();
+        let mut result = work();
+        for other in others {
+            let ended = other.join();
+            let ended =
+                ended.unwrap_or_else(|_| Err(Error::Internal("encoding a column panicked".into())));
+            result = result.and(ended);
+        }
+        result
+    })?;
+    done.into_iter()
+        .map(|column| {
+            column
+                .into_inner()
+                .ok_or_else(|| Error::Internal("a column was not encoded".into()))
+        })
+        .collect()
 }

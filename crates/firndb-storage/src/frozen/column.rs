@@ -158,7 +158,7 @@ impl FrozenColumn {
             (DataType::Utf8 | DataType::Binary, Form::Compute | Form::Native) => {
                 Ok(self.views()?.slice(offset, len))
             }
-            (DataType::Utf8 | DataType::Binary, Form::Consumer)
+            (DataType::Utf8 | DataType::Binary, Form::Consumer | Form::Stored)
                 if self.array.data_type() != &self.stored =>
             {
                 Ok(self.plain()?.slice(offset, len))

@@ -20,6 +20,8 @@ pub enum Form {
     Consumer,
     /// As it lies in frozen memory: Utf8View, BinaryView, Decimal64.
     Native,
+    /// The stored types themselves, as the database file and its log have them.
+    Stored,
 }
 
 impl Form {

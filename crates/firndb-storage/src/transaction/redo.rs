@@ -11,7 +11,7 @@ use super::{Action, Transaction, Writes};
 use crate::block::cells::Rows;
 use crate::block::{place, slot};
 use crate::durable::record::{Kind, RecordWriter, Rows as What, runs};
-use crate::durable::{Definitions, Durable, DurableTable, FileExtent, in_stored_type, numbered};
+use crate::durable::{Definitions, Durable, DurableTable, FileExtent, numbered};
 use crate::frozen::Form;
 use crate::protocol::{Outcome, Standard, View};
 use crate::relation::{ColumnInfo, Relation};
@@ -245,7 +245,7 @@ impl<'a> Redo<'a> {
                     continue;
                 };
                 let rows = Rows::First(block.rows());
-                let form = Form::Consumer;
+                let form = Form::Stored;
                 let seen = relation.read_block(block, &table.columns, &rows, &view, form, &pin)?;
                 let slots = seen.offsets.iter().map(|&row| slot(number, row as usize));
                 writer.push(slots, seen.columns)?;
@@ -306,7 +306,7 @@ impl<'a> Redo<'a> {
                 };
             };
             let seen =
-                relation.read_block(block, columns, rows, &self.view(), Form::Consumer, &pin)?;
+                relation.read_block(block, columns, rows, &self.view(), Form::Stored, &pin)?;
             if expected.is_some_and(|expected| expected != seen.offsets.len()) {
                 return Err(Error::Internal(
                     "a written row is not visible to its writer".into(),
@@ -316,8 +316,8 @@ impl<'a> Redo<'a> {
             let arrays = columns
                 .iter()
                 .zip(seen.columns)
-                .map(|(info, array)| Ok((info.number, in_stored_type(array, &info.stored)?)))
-                .collect::<Result<Vec<_>>>()?;
+                .map(|(info, array)| (info.number, array))
+                .collect();
             let slots = runs(seen.offsets.iter().map(|&row| slot(number, row as usize)));
             (slots, numbered(arrays, count)?)
         };

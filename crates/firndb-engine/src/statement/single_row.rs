@@ -1,4 +1,4 @@
-//! Scalar subqueries that depend on the row outside them: at most one row, checked when it matters.
+//! Scalar subqueries: at most one row, checked when it matters, and NULL for none.
 //!
 //! DataFusion turns a correlated scalar subquery into a left join and therefore accepts it only when it is aggregated.
 //! SQL accepts any, and reports 21000 when it yields more than one row *for a row that asks*. So the subquery's value is
@@ -8,6 +8,9 @@
 //! ```text
 //! (SELECT y FROM s WHERE s.k = t.k)   ─▶   only_row((SELECT single_row(y) FROM s WHERE s.k = t.k))
 //! ```
+//!
+//! The same is done with a subquery that does not depend on the row, if its column can't be NULL and it may have no rows: DataFusion would take
+//! its value for never NULL.
 
 use std::mem::size_of_val;
 use std::sync::Arc;
@@ -21,12 +24,13 @@ use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{
     Accumulator, Aggregate, AggregateUDF, AggregateUDFImpl, ColumnarValue, Expr, LogicalPlan,
-    Projection, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Subquery, Volatility,
+    Projection, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Subquery,
+    Volatility,
 };
 
 use crate::{Error, Result, SqlState};
 
-/// Rewrites every correlated scalar subquery of a plan that may yield several rows.
+/// Rewrites every correlated scalar subquery of a plan that may yield several rows, and others that may yield none and seem never NULL.
 pub fn guard(plan: LogicalPlan) -> Result<LogicalPlan> {
     let plan = plan.transform_up_with_subqueries(|node| {
         node.map_expressions(|expression| {
@@ -43,10 +47,25 @@ pub fn guard(plan: LogicalPlan) -> Result<LogicalPlan> {
 }
 
 fn needs_guard(subquery: &Subquery) -> PlanResult<bool> {
-    Ok(subquery.subquery.schema().fields().len() == 1
-        && !is_aggregated(&subquery.subquery)
-        && subquery.subquery.max_rows().is_none_or(|rows| rows > 1)
-        && super::unnest::depends(&subquery.subquery)?)
+    let plan = &subquery.subquery;
+    let [field] = &plan.schema().fields()[..] else {
+        return Ok(false);
+    };
+    Ok(match super::unnest::depends(plan)? {
+        true => !is_aggregated(plan) && plan.max_rows().is_none_or(|rows| rows > 1),
+        false => !field.is_nullable() && !has_a_row(plan),
+    })
+}
+
+/// Whether the plan yields a row in any case.
+fn has_a_row(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Projection(node) => has_a_row(&node.input),
+        LogicalPlan::SubqueryAlias(node) => has_a_row(&node.input),
+        LogicalPlan::EmptyRelation(node) => node.produce_one_row,
+        LogicalPlan::Aggregate(node) => node.group_expr.is_empty(),
+        _ => false,
+    }
 }
 
 /// Whether the plan, below projections, groups by nothing: one row. A grouped one may have several.
@@ -69,7 +88,8 @@ fn guarded(subquery: Subquery) -> PlanResult<Expr> {
     let single = AggregateUDF::from(SingleRow::new()).call(vec![value]);
     let pair = single.schema_name().to_string();
     let aggregate = Aggregate::try_new(Arc::clone(&subquery.subquery), Vec::new(), vec![single])?;
-    let output = Expr::Column(Column::new_unqualified(pair)).alias(name.clone());
+    // Not the value's name: columns of the subquery that the condition names stand beside it when it becomes a join.
+    let output = Expr::Column(Column::new_unqualified(pair)).alias(PAIR);
     let projection =
         Projection::try_new(vec![output], Arc::new(LogicalPlan::Aggregate(aggregate)))?;
     let inner = Expr::ScalarSubquery(Subquery {
@@ -80,6 +100,9 @@ fn guarded(subquery: Subquery) -> PlanResult<Expr> {
     let outer = Arc::new(ScalarUDF::from(OnlyRow::new()));
     Ok(Expr::ScalarFunction(ScalarFunction::new_udf(outer, vec![inner])).alias(name))
 }
+
+/// The name of the pair. No user's name starts like it.
+const PAIR: &str = "__firndb_pair";
 
 fn pair_fields(value: DataType) -> Fields {
     Fields::from(vec![
@@ -111,6 +134,15 @@ impl AggregateUDFImpl for SingleRow {
     }
     fn return_type(&self, arguments: &[DataType]) -> PlanResult<DataType> {
         Ok(DataType::Struct(pair_fields(argument(arguments)?)))
+    }
+    /// What makes the value more than its Arrow type says goes with the pair.
+    fn return_field(&self, arguments: &[FieldRef]) -> PlanResult<FieldRef> {
+        let [value] = arguments else {
+            return Err(Error::internal("one argument").into());
+        };
+        let pair = DataType::Struct(pair_fields(value.data_type().clone()));
+        let field = Field::new(self.name(), pair, true);
+        Ok(Arc::new(field.with_metadata(value.metadata().clone())))
     }
     fn accumulator(&self, arguments: AccumulatorArgs) -> PlanResult<Box<dyn Accumulator>> {
         let DataType::Struct(fields) = arguments.return_field.data_type() else {
@@ -207,6 +239,14 @@ impl ScalarUDFImpl for OnlyRow {
             DataType::Struct(fields) if fields.len() == 2 => Ok(fields[0].data_type().clone()),
             _ => Err(Error::internal("only_row takes a pair").into()),
         }
+    }
+    fn return_field_from_args(&self, arguments: ReturnFieldArgs) -> PlanResult<FieldRef> {
+        let [pair] = arguments.arg_fields else {
+            return Err(Error::internal("one argument").into());
+        };
+        let value = self.return_type(&[pair.data_type().clone()])?;
+        let field = Field::new(self.name(), value, true);
+        Ok(Arc::new(field.with_metadata(pair.metadata().clone())))
     }
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
         let arrays = ColumnarValue::values_to_arrays(&arguments.args)?;

@@ -55,6 +55,9 @@ def left(path: Path, script: str, *, expect: int = -signal.SIGKILL) -> str:
 EVERYTHING = """
     CREATE SCHEMA "Sales";
     CREATE TYPE mood AS ENUM ('sad', 'ok', 'happy');
+    CREATE TYPE price AS DECIMAL(12, 2);
+    CREATE TYPE place AS STRUCT("At" INTEGER[], cost price, feeling mood);
+    CREATE TYPE pair AS (a VARCHAR(3), b MAP(VARCHAR, place));
     CREATE SEQUENCE "Sales".numbers START 10 INCREMENT 5;
     CREATE TABLE "Sales"."Customers" (
         id INTEGER GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -98,6 +101,7 @@ QUESTIONS = [
     "SELECT * FROM totals ORDER BY who",
     "SELECT plus(3), plus(3, b := 4)",
     "SELECT * FROM upto(2)",
+    "SELECT 1.239::price, {'At': [1], 'cost': 2.345, 'feeling': 'ok'}::place, typeof(NULL::place), typeof(NULL::pair)",
     "SELECT table_name, comment, sql FROM duckdb_tables() ORDER BY 1",
     "SELECT indexname, indexdef FROM pg_indexes ORDER BY 1",
     "SELECT table_name, column_name, data_type, is_nullable, column_default FROM information_schema.columns ORDER BY 1, 2",

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use super::entry::{EnumEntry, MacroEntry, Relation, SchemaEntry};
+use super::entry::{MacroEntry, Relation, SchemaEntry, TypeEntry};
 use super::sequence::SequenceEntry;
 use super::state::{CatalogState, fold};
 use super::{MAIN_SCHEMA, TEMPORARY_SCHEMA};
@@ -84,7 +84,7 @@ impl Catalog {
 enum Object {
     Schema(String),
     Relation(String, String),
-    Enum(String, String),
+    Type(String, String),
     Macro(String, String),
     Sequence(String, String),
 }
@@ -170,22 +170,22 @@ impl CatalogChanges {
         self.touch(schema, Object::Relation(fold(schema), fold(name)));
     }
 
-    /// Adds an enum type.
-    pub fn put_enum(&mut self, schema: &str, entry: EnumEntry) {
+    /// Adds a type.
+    pub fn put_type(&mut self, schema: &str, entry: TypeEntry) {
         let key = fold(&entry.name);
         self.edit(schema, |schema| {
-            schema.enums.insert(key.clone(), Arc::new(entry));
+            schema.types.insert(key.clone(), Arc::new(entry));
         });
-        self.touch(schema, Object::Enum(fold(schema), key));
+        self.touch(schema, Object::Type(fold(schema), key));
     }
 
-    /// Takes an enum type away.
-    pub fn remove_enum(&mut self, schema: &str, name: &str) {
+    /// Takes a type away.
+    pub fn remove_type(&mut self, schema: &str, name: &str) {
         let key = fold(name);
         self.edit(schema, |schema| {
-            schema.enums.remove(&key);
+            schema.types.remove(&key);
         });
-        self.touch(schema, Object::Enum(fold(schema), key));
+        self.touch(schema, Object::Type(fold(schema), key));
     }
 
     /// Adds a macro or replaces the one of its name.
@@ -313,18 +313,18 @@ impl CatalogChanges {
                         &mut entry.sequences
                     })?;
                 }
-                Object::Enum(schema, name) => {
+                Object::Type(schema, name) => {
                     let found = |state: &CatalogState| {
                         state
                             .schemas
                             .get(schema)
-                            .and_then(|entry| entry.enums.get(name).cloned())
+                            .and_then(|entry| entry.types.get(name).cloned())
                     };
                     if found(&self.base) != found(newest) {
                         return Err(conflict("type", name));
                     }
                     put(schemas, schema, name, found(&self.state), |entry| {
-                        &mut entry.enums
+                        &mut entry.types
                     })?;
                 }
                 Object::Macro(schema, name) => {

@@ -11,6 +11,7 @@ use super::reference::{ForeignKey, Referrer};
 use super::sequence::SequenceEntry;
 use super::settings::TableSettings;
 use super::state::fold;
+use crate::types::NamedType;
 
 /// A base table.
 #[derive(Debug, Clone)]
@@ -55,6 +56,15 @@ impl TableEntry {
                 .iter()
                 .position(|column| fold(column.field.name()) == folded)
         })
+    }
+
+    /// The columns that take values: all but the generated ones.
+    pub fn given_columns(&self) -> Vec<usize> {
+        let columns = self.columns.iter().enumerate();
+        columns
+            .filter(|(_, column)| column.generated.is_none())
+            .map(|(position, _)| position)
+            .collect()
     }
 
     /// The names under which queries see the columns: folded, but exact for columns that differ by case alone.
@@ -233,13 +243,13 @@ impl Relation {
     }
 }
 
-/// An enum type.
+/// A type with a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EnumEntry {
+pub struct TypeEntry {
     /// Its name as written.
     pub name: String,
-    /// Its labels in order.
-    pub labels: Vec<String>,
+    /// What it is.
+    pub definition: NamedType,
 }
 
 /// A macro: a function whose calls its body takes the place of.
@@ -268,7 +278,7 @@ pub struct SchemaEntry {
     /// Its name as written.
     pub name: String,
     pub(super) relations: BTreeMap<String, Vec<Relation>>,
-    pub(super) enums: BTreeMap<String, Arc<EnumEntry>>,
+    pub(super) types: BTreeMap<String, Arc<TypeEntry>>,
     pub(super) macros: BTreeMap<String, Arc<MacroEntry>>,
     pub(super) sequences: BTreeMap<String, Arc<SequenceEntry>>,
 }
@@ -285,7 +295,7 @@ impl SchemaEntry {
     /// Whether nothing is in it.
     pub fn is_empty(&self) -> bool {
         self.relations.is_empty()
-            && self.enums.is_empty()
+            && self.types.is_empty()
             && self.macros.is_empty()
             && self.sequences.is_empty()
     }
@@ -299,9 +309,9 @@ impl SchemaEntry {
             .or_else(|| candidates.first())
     }
 
-    /// An enum type.
-    pub fn enumeration(&self, name: &str) -> Option<&Arc<EnumEntry>> {
-        self.enums.get(&fold(name))
+    /// A type.
+    pub fn named_type(&self, name: &str) -> Option<&Arc<TypeEntry>> {
+        self.types.get(&fold(name))
     }
 
     /// A macro.

@@ -25,8 +25,8 @@ pub mod store;
 
 pub use change::{Catalog, CatalogChanges, CatalogMark};
 pub use entry::{
-    Column, Constraint, EnumEntry, Identity, MacroBody, MacroEntry, Relation, SchemaEntry,
-    TableEntry, ViewEntry,
+    Column, Constraint, Identity, MacroBody, MacroEntry, Relation, SchemaEntry, TableEntry,
+    TypeEntry, ViewEntry,
 };
 pub use index::{IndexEntry, IndexKey, IndexPart, UniqueKey, quoted};
 pub use reference::{ForeignKey, ReferenceAction, Referrer};

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use super::entry::{EnumEntry, MacroEntry, Relation, SchemaEntry, TableEntry};
+use super::entry::{MacroEntry, Relation, SchemaEntry, TableEntry, TypeEntry};
 use super::sequence::SequenceEntry;
 use super::{MAIN_SCHEMA, TEMPORARY_SCHEMA};
+use crate::types::NamedType;
 
 /// The form in which names are compared: each character in lower case where that is one character.
 pub fn fold(name: &str) -> String {
@@ -90,12 +91,21 @@ impl CatalogState {
     pub fn enums(&self, schema: &str) -> Vec<(String, Vec<String>)> {
         self.schema(schema)
             .map(|schema| {
-                schema
-                    .enums
-                    .values()
-                    .map(|entry| (entry.name.clone(), entry.labels.clone()))
+                let types = schema.types.values();
+                types
+                    .filter_map(|entry| match &entry.definition {
+                        NamedType::Enum(labels) => Some((entry.name.clone(), labels.clone())),
+                        NamedType::Alias(_) => None,
+                    })
                     .collect()
             })
+            .unwrap_or_default()
+    }
+
+    /// The types with names of a schema.
+    pub fn types(&self, schema: &str) -> Vec<Arc<TypeEntry>> {
+        self.schema(schema)
+            .map(|schema| schema.types.values().cloned().collect())
             .unwrap_or_default()
     }
 
@@ -124,15 +134,15 @@ impl CatalogState {
         self.schema(schema)?.sequences.get(&fold(name)).cloned()
     }
 
-    /// An enum type, looked for in the session's own objects and then in `path`.
-    pub fn enumeration(&self, path: &[String], name: &str) -> Option<&Arc<EnumEntry>> {
-        self.temporary.enumeration(name).or_else(|| {
+    /// A type, looked for in the session's own objects and then in `path`.
+    pub fn named_type(&self, path: &[String], name: &str) -> Option<&Arc<TypeEntry>> {
+        self.temporary.named_type(name).or_else(|| {
             path.iter()
-                .find_map(|schema| self.schema(schema)?.enumeration(name))
+                .find_map(|schema| self.schema(schema)?.named_type(name))
         })
     }
 
-    /// A macro, looked for like an enum type.
+    /// A macro, looked for like a type.
     pub fn macro_named(&self, path: &[String], name: &str) -> Option<Arc<MacroEntry>> {
         let temporary = self.temporary.macro_named(name);
         let found = temporary.or_else(|| {

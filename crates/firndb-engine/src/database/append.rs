@@ -15,7 +15,7 @@ use super::session::{Inner, Session};
 use crate::catalog::TableEntry;
 use crate::error::{Error, Result, SqlState};
 use crate::scan::frame::check_foreign;
-use crate::statement::{dml, unknown_column};
+use crate::statement::{Numbers, dml, unknown_column};
 use crate::types::one_nan;
 
 impl Session {
@@ -72,7 +72,7 @@ impl Session {
                     Arc::clone(&schema),
                     batches,
                 ));
-                dml::load(context, &entry, &positions, stream).await
+                dml::load(context, &entry, &positions, stream, Numbers::Own).await
             },
             &text.source,
         )
@@ -103,7 +103,13 @@ fn positions(
 ) -> Result<Vec<usize>> {
     let given = schema.fields().len();
     if by_name != Some(true) {
-        if given != entry.columns.len() {
+        // Generated columns take no values: rows may leave them out.
+        let taking = entry.given_columns();
+        let places = match given == taking.len() {
+            true => taking,
+            false => (0..entry.columns.len()).collect(),
+        };
+        if given != places.len() {
             return Err(Error::new(
                 SqlState::DatatypeMismatch,
                 format!(
@@ -114,9 +120,9 @@ fn positions(
             ));
         }
         if by_name.is_none() {
-            check_order(entry, schema)?;
+            check_order(entry, schema, &places)?;
         }
-        return Ok((0..given).collect());
+        return Ok(places);
     }
     let mut positions = Vec::with_capacity(given);
     for field in schema.fields() {
@@ -135,8 +141,12 @@ fn positions(
 }
 
 /// 42804 where a column of the rows has the name of another column of the table than the one that its place stands for.
-fn check_order(entry: &TableEntry, schema: &arrow::datatypes::SchemaRef) -> Result<()> {
-    for (place, field) in schema.fields().iter().enumerate() {
+fn check_order(
+    entry: &TableEntry,
+    schema: &arrow::datatypes::SchemaRef,
+    places: &[usize],
+) -> Result<()> {
+    for (number, (field, &place)) in schema.fields().iter().zip(places).enumerate() {
         let own = entry.columns[place].field.name();
         if own.eq_ignore_ascii_case(field.name()) {
             continue;
@@ -148,7 +158,7 @@ fn check_order(entry: &TableEntry, schema: &arrow::datatypes::SchemaRef) -> Resu
                 SqlState::DatatypeMismatch,
                 format!(
                     "column {} of the rows is called \"{}\", but column {} of table \"{}\" is \"{own}\"",
-                    place + 1,
+                    number + 1,
                     field.name(),
                     place + 1,
                     entry.name

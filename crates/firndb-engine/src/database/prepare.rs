@@ -12,7 +12,6 @@ use datafusion::sql::sqlparser::ast::{self, Expr, SetExpr, TableObject, Value};
 
 use super::execute::{Call, arguments, located};
 use super::session::{Inner, Session};
-use crate::catalog::Identity;
 use crate::compiled::{Datum, Program};
 use crate::error::{Error, Result, SqlState};
 use crate::parse::{
@@ -20,7 +19,7 @@ use crate::parse::{
     ParsedText, Source,
 };
 use crate::session::{Outcome, Parameters};
-use crate::statement::{self, Work, dml};
+use crate::statement::{self, Numbers, Work, dml};
 use crate::types::one_nan;
 use crate::{expr, types};
 
@@ -404,19 +403,6 @@ async fn load_rows(
             "INSERT has more target columns than expressions",
         ));
     }
-    if let Some(column) = positions
-        .iter()
-        .map(|position| &entry.columns[*position])
-        .find(|column| column.generated.is_some() || column.identity == Some(Identity::Always))
-    {
-        return Err(Error::new(
-            SqlState::GeneratedAlways,
-            format!(
-                "cannot insert a non-DEFAULT value into column \"{}\"",
-                column.field.name()
-            ),
-        ));
-    }
     let mut fields = Vec::with_capacity(positions.len());
     let mut columns = Vec::with_capacity(positions.len());
     for (position, parameter) in positions.iter().zip(&insert.parameters) {
@@ -435,7 +421,7 @@ async fn load_rows(
         schema,
         futures::stream::iter([Ok(batch)]),
     ));
-    dml::load(context, &entry, &positions, stream).await
+    dml::load(context, &entry, &positions, stream, Numbers::Own).await
 }
 
 /// The k-th parameter of all rows as one array: of their own type when they agree, else of the column's.

@@ -1,6 +1,6 @@
 //! LAG and LEAD by offsets and with defaults that differ from row to row: `lag(x, n)`, `lead(x, 1, y * 10)`.
 //!
-//! DataFusion's own take constants; calls with more come here, under names of ours (`parse::calls`). The whole partition is
+//! DataFusion's own take constants, and LEAD miscounts where NULLs are ignored; such calls come here, under names of ours (`parse::calls`). The whole partition is
 //! at hand: a row's value is that of the row so many places off, or its default where there is none.
 
 use std::sync::Arc;

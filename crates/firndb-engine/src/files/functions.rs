@@ -83,7 +83,7 @@ impl TableFunctionImpl for ReadFiles {
 }
 
 /// The value of an argument that does not depend on rows.
-pub(super) fn constant(argument: &Expr, args: &TableFunctionArgs) -> Result<ScalarValue> {
+pub(crate) fn constant(argument: &Expr, args: &TableFunctionArgs) -> Result<ScalarValue> {
     if let Expr::Literal(value, _) = argument {
         return Ok(value.clone());
     }
@@ -102,7 +102,7 @@ pub(super) fn constant(argument: &Expr, args: &TableFunctionArgs) -> Result<Scal
 }
 
 /// A text or a list of texts.
-pub(super) fn texts(value: &ScalarValue) -> Option<Vec<String>> {
+pub(crate) fn texts(value: &ScalarValue) -> Option<Vec<String>> {
     if let Some(Some(text)) = value.try_as_str() {
         return Some(vec![text.to_owned()]);
     }

@@ -108,6 +108,15 @@ fn freeze_after(table: &TableEntry) -> Option<i64> {
     i64::try_from(after.as_micros()).ok()
 }
 
+/// Names of tables, as SHOW TABLES lists them.
+pub(super) fn table_names(names: Vec<String>) -> Rows {
+    let mut rows = Rows::new(&[("name", Text)]);
+    for name in names {
+        rows.push([name.into()]);
+    }
+    rows
+}
+
 /// The blocks of a table, as `firndb_blocks('t')` shows them.
 pub(super) fn blocks(table: &TableEntry) -> Rows {
     let mut rows = Rows::new(&[

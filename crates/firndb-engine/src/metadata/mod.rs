@@ -63,6 +63,11 @@ pub fn table_info(table: &TableEntry) -> Result<Arc<dyn TableProvider>> {
     functions::table_info(table).into_provider()
 }
 
+/// Names of tables, as SHOW TABLES lists them.
+pub fn table_names(names: Vec<String>) -> Result<Arc<dyn TableProvider>> {
+    functions::table_names(names).into_provider()
+}
+
 /// `firndb_blocks('t')`: the blocks of a table.
 pub fn blocks(table: &TableEntry) -> Result<Arc<dyn TableProvider>> {
     functions::blocks(table).into_provider()

@@ -3,8 +3,8 @@
 
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, CastKind, DataType, DateTimeField, Expr, Function, FunctionArg,
-    FunctionArgExpr, FunctionArgumentClause, FunctionArguments, Ident, Interval, ObjectName,
-    OrderByExpr, OrderByOptions, Subscript, UnaryOperator, Value,
+    FunctionArgExpr, FunctionArgumentClause, FunctionArguments, Ident, Interval, NullTreatment,
+    ObjectName, OrderByExpr, OrderByOptions, Subscript, UnaryOperator, Value,
 };
 
 use super::macros::expanded;
@@ -19,10 +19,12 @@ pub(crate) const QUANTILE_FROM_TOP: &str = "__firndb_quantile_from_top";
 /// `date_part` of a part that is no constant.
 pub(crate) const DATE_PART: &str = "__firndb_date_part";
 
-/// LAG by offsets or with defaults that are no constants.
+/// LAG by offsets or with defaults that are no constants, or that passes over NULLs.
 pub(crate) const LAG: &str = "__firndb_lag";
 /// LEAD of the same.
 pub(crate) const LEAD: &str = "__firndb_lead";
+/// `regexp_matches` with options.
+pub(crate) const MATCHES: &str = "__firndb_regexp_matches";
 
 /// Parts of dates that the planner's `date_part` lacks, and the functions that yield them.
 const PARTS: &[(&str, &str)] = &[
@@ -554,9 +556,13 @@ fn of_function(function: &mut Function) -> Result<Option<Expr>> {
                 set_arguments(function, given);
             }
         }
-        ("lag" | "lead", [_, rest @ ..]) if !rest.iter().all(is_constant) => {
+        // Neither does it count NULLs right in LEAD … IGNORE NULLS.
+        ("lag" | "lead", [_, rest @ ..])
+            if ignores_nulls(function) || !rest.iter().all(is_constant) =>
+        {
             rename(function, if name == "lag" { LAG } else { LEAD });
         }
+        ("regexp_matches", [_, _, _]) => rename(function, MATCHES),
         ("date_part" | "datepart", [_, _]) => rename(function, DATE_PART),
         ("xor", [left, right]) => {
             return Ok(Some(Expr::Nested(Box::new(Expr::BinaryOp {
@@ -589,6 +595,20 @@ fn of_function(function: &mut Function) -> Result<Option<Expr>> {
         _ => {}
     }
     Ok(None)
+}
+
+/// Whether a call says IGNORE NULLS, among its arguments or behind them.
+fn ignores_nulls(function: &Function) -> bool {
+    let within = match &function.args {
+        FunctionArguments::List(list) => list.clauses.iter().any(|clause| {
+            matches!(
+                clause,
+                FunctionArgumentClause::IgnoreOrRespectNulls(NullTreatment::IgnoreNulls)
+            )
+        }),
+        _ => false,
+    };
+    within || function.null_treatment == Some(NullTreatment::IgnoreNulls)
 }
 
 /// A literal, perhaps with a sign; NULL is none.

@@ -24,6 +24,7 @@ mod collations;
 mod comprehension;
 mod conflict;
 pub mod copy;
+mod descriptions;
 mod dialect;
 mod exclusion;
 mod from_first;
@@ -49,6 +50,7 @@ mod spellings;
 mod stars;
 mod structs;
 mod synonyms;
+mod type_aliases;
 mod values;
 mod variables;
 mod windows;
@@ -62,8 +64,9 @@ use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Word};
 
 pub use alter_sequence::AlterSequence;
-pub(crate) use calls::{DATE_PART, LAG, LEAD, QUANTILE_FROM_TOP};
+pub(crate) use calls::{DATE_PART, LAG, LEAD, MATCHES, QUANTILE_FROM_TOP};
 pub(crate) use conflict::{ConflictTarget, conflict_target};
+pub(crate) use descriptions::{DESCRIBE, SHOW_TABLES, SUMMARIZE};
 pub(crate) use exclusion::EXCLUDING;
 pub(crate) use insert::BY_NAME;
 pub(crate) use json::{
@@ -85,6 +88,7 @@ pub(crate) use synonyms::{
     LIKE_COMMENTS, LIKE_CONSTRAINTS, LIKE_DEFAULTS, LIKE_GENERATED, LIKE_IDENTITY, LIKE_INDEXES,
     LIKE_TABLE, OVERRIDING_SYSTEM, OVERRIDING_USER,
 };
+pub(crate) use type_aliases::{TYPE_ALIAS, is_built_in_type};
 pub(crate) use variables::{Read, Variables, with_variables};
 
 use crate::catalog::fold;
@@ -282,6 +286,7 @@ fn tokenize(source: &Source, exact: &dyn Fn(&str) -> bool) -> Result<Vec<TokenWi
     let tokens = spellings::rewrite(conflict::rewrite(synonyms::rewrite(tokens)));
     let tokens = limits::rewrite(sampling::rewrite(pivots::rewrite(tokens)));
     let tokens = stars::rewrite(structs::rewrite(insert::rewrite(tokens)));
+    let tokens = descriptions::rewrite(tokens);
     Ok(merge::rewrite(from_first::reorder(tokens)))
 }
 
@@ -504,6 +509,14 @@ fn parse_command(parser: &mut Parser<'_>) -> std::result::Result<Command, Parser
                 }
             }
             Ok(Command::Nothing("PRAGMA"))
+        }
+        "create" if matches!(parser.peek_nth_token(1).token, Token::Word(word) if word.value == "type") => {
+            match type_aliases::parse(parser)? {
+                Some(alias) => Ok(Command::Sql(Box::new(alias))),
+                None => parser
+                    .parse_statement()
+                    .map(|statement| Command::Sql(Box::new(statement))),
+            }
         }
         "set" if is_variable(parser) => {
             parser.next_token();

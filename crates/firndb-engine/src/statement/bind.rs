@@ -1,5 +1,7 @@
 //! Names in a query bound to one transaction: the planner's view of the catalog.
 
+mod about;
+
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -27,14 +29,16 @@ use firndb_storage::Form;
 use super::keys;
 use super::scope::{Found, Scope, check_database};
 use super::sequences;
-use super::{TARGET, aliases, calls, forms, macros, outer_members, rowids, whole_rows};
+use super::{
+    TARGET, aliases, calls, describe, described, forms, macros, outer_members, rowids, whole_rows,
+};
 use crate::catalog::{Relation, TEMPORARY_SCHEMA, TableEntry, ViewEntry, fold};
 use crate::error::{Error, Result, SqlState, nearest};
 use crate::expr::excluding_function;
-use crate::parse;
+use crate::parse::{self, SHOW_TABLES};
 use crate::scan;
 use crate::session::Frame;
-use crate::types::TypeNames;
+use crate::types::{NamedType, TypeNames};
 
 /// Names of a select list that are resolved beside it, one after the other.
 const MAX_ALIASES: usize = 16;
@@ -135,6 +139,7 @@ impl<'a> Binder<'a> {
     ) -> Result<LogicalPlan> {
         let mut query = query.clone();
         macros::expand(&mut query, &self.scope.catalog, &self.scope.path)?;
+        described::resolve(&mut query, self)?;
         forms::mark(&mut query, self.schema(), self.target.is_some());
         calls::check(&query, &|name| {
             let state = &self.scope.state;
@@ -384,6 +389,12 @@ impl<'a> Binder<'a> {
             return Ok(provider_as_source(provider));
         }
         match name {
+            SHOW_TABLES if arguments.is_empty() => {
+                let names = describe::table_names(self.scope);
+                return Ok(provider_as_source(crate::metadata::table_names(names)?));
+            }
+            "query" => return self.query_of_text(&self.constants(arguments)?),
+            "query_table" => return self.tables_named(&self.constants(arguments)?),
             "firndb_blocks" | "pragma_table_info" => return self.about_table(name, &arguments),
             "firndb_memory" if arguments.is_empty() => {
                 let usage = self.scope.storage.memory();
@@ -405,19 +416,7 @@ impl<'a> Binder<'a> {
                 None => error,
             });
         };
-        let context = SimplifyContext::builder()
-            .with_config_options(Arc::clone(state.config_options()))
-            .with_query_execution_start_time(Some(self.scope.started))
-            .build();
-        let simplifier = ExprSimplifier::new(context);
-        let schema = DFSchema::empty();
-        let arguments = arguments
-            .into_iter()
-            .map(|argument| {
-                let argument = simplifier.coerce(argument, &schema)?;
-                simplifier.simplify(argument)
-            })
-            .collect::<std::result::Result<Vec<_>, DataFusionError>>()?;
+        let arguments = self.constants(arguments)?;
         let (arguments, moments) = series_of_moments(name, arguments)?;
         let provider = function
             .create_table_provider_with_args(TableFunctionArgs::new(&arguments, state.as_ref()))?;
@@ -432,6 +431,23 @@ impl<'a> Binder<'a> {
             self.scope.remember(name, field.name());
         }
         renamed(provider, &names)
+    }
+
+    /// The arguments of a table function, computed as far as they are constants.
+    fn constants(&self, arguments: Vec<Expr>) -> Result<Vec<Expr>> {
+        let context = SimplifyContext::builder()
+            .with_config_options(Arc::clone(self.scope.state.config_options()))
+            .with_query_execution_start_time(Some(self.scope.started))
+            .build();
+        let simplifier = ExprSimplifier::new(context);
+        let schema = DFSchema::empty();
+        Ok(arguments
+            .into_iter()
+            .map(|argument| {
+                let argument = simplifier.coerce(argument, &schema)?;
+                simplifier.simplify(argument)
+            })
+            .collect::<std::result::Result<Vec<_>, DataFusionError>>()?)
     }
 }
 
@@ -612,15 +628,15 @@ impl ContextProvider for Binder<'_> {
     fn get_type_planner(&self) -> Option<Arc<dyn TypePlanner>> {
         let catalog = &self.scope.catalog;
         let schemas = self.scope.path.iter().rev().map(String::as_str);
-        let enums: HashMap<String, Vec<String>> = schemas
+        let named: HashMap<String, NamedType> = schemas
             .chain([TEMPORARY_SCHEMA])
-            .flat_map(|schema| catalog.enums(schema))
-            .map(|(name, labels)| (fold(&name), labels))
+            .flat_map(|schema| catalog.types(schema))
+            .map(|entry| (fold(&entry.name), entry.definition.clone()))
             .collect();
-        if enums.is_empty() {
+        if named.is_empty() {
             return self.scope.type_planner.clone();
         }
-        Some(Arc::new(TypeNames { enums }))
+        Some(Arc::new(TypeNames { named }))
     }
 
     fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::sql::sqlparser::ast::{self, ObjectName};
 
+use super::described::Described;
 use super::{Scope, StatementContext, limits, split_name};
 use crate::catalog::{Constraint, DATABASE, Relation, TEMPORARY_SCHEMA, TableEntry};
 use crate::error::{Error, Result};
@@ -59,19 +60,24 @@ pub(super) async fn query(context: &StatementContext, query: &ast::Query) -> Res
 
 /// SHOW TABLES: what can be named without a schema.
 pub(crate) fn tables(context: &StatementContext) -> Result<Outcome> {
-    let mut found: Vec<String> = context
-        .scope
+    let found = table_names(&context.scope);
+    listing("SHOW", &[("name", texts(found.into_iter().map(Some)))])
+}
+
+/// What can be named without a schema, sorted.
+pub(super) fn table_names(scope: &Scope) -> Vec<String> {
+    let mut found: Vec<String> = scope
         .path
         .iter()
         .map(String::as_str)
         .chain([TEMPORARY_SCHEMA])
-        .flat_map(|schema| context.catalog.relations(schema))
+        .flat_map(|schema| scope.catalog.relations(schema))
         .map(|relation| relation.name().to_owned())
-        .chain(context.scope.registered.keys().cloned())
+        .chain(scope.registered.keys().cloned())
         .collect();
     found.sort();
     found.dedup();
-    listing("SHOW", &[("name", texts(found.into_iter().map(Some)))])
+    found
 }
 
 /// SHOW SCHEMAS.
@@ -97,20 +103,8 @@ pub(super) async fn summarize(context: &StatementContext, query: &ast::Query) ->
     let schema = scope.rows(query).await?.schema();
     let settled = limits::settled(scope, query).await?;
     let planned = scope.plan(&settled, None)?;
-    let selects: Vec<String> = planned
-        .schema()
-        .fields()
-        .iter()
-        .zip(schema.fields())
-        .map(|(field, shown)| summary(field.name(), shown))
-        .collect();
-    if selects.is_empty() {
-        return Err(Error::unsupported("there is nothing to summarize"));
-    }
-    let text = format!(
-        "WITH summarized AS (SELECT 1) {}",
-        selects.join(" UNION ALL ")
-    );
+    let columns = planned.schema().fields().iter().zip(schema.fields());
+    let text = summary_query(columns.map(|(field, shown)| (field.name().as_str(), shown)))?;
     let mut summary = parse::parse_query(&text)?;
     if let Some(table) = summary
         .with
@@ -126,6 +120,20 @@ pub(super) async fn summarize(context: &StatementContext, query: &ast::Query) ->
     };
     let rows = Arc::new(plain).rows(&summary).await?;
     Ok(Outcome::rows("SUMMARIZE", rows))
+}
+
+/// The query of a summary of the columns, by their names in plans, of what it calls `summarized`.
+pub(super) fn summary_query<'f>(
+    columns: impl Iterator<Item = (&'f str, &'f FieldRef)>,
+) -> Result<String> {
+    let selects: Vec<String> = columns.map(|(name, shown)| summary(name, shown)).collect();
+    if selects.is_empty() {
+        return Err(Error::unsupported("there is nothing to summarize"));
+    }
+    Ok(format!(
+        "WITH summarized AS (SELECT 1) {}",
+        selects.join(" UNION ALL ")
+    ))
 }
 
 /// A row about a column. Quartiles are exact; of integers and dates they are rounded to those.
@@ -184,6 +192,23 @@ fn summary(name: &str, field: &Field) -> String {
 }
 
 fn described(entry: &TableEntry) -> Result<Outcome> {
+    let rows = table_rows(entry);
+    let column = |number: usize| texts(rows.iter().map(|row| row[number].clone()));
+    listing(
+        "DESCRIBE",
+        &[
+            ("column_name", column(0)),
+            ("column_type", column(1)),
+            ("null", column(2)),
+            ("key", column(3)),
+            ("default", column(4)),
+            ("extra", column(5)),
+        ],
+    )
+}
+
+/// DESCRIBE of a table.
+pub(super) fn table_rows(entry: &TableEntry) -> Vec<Described> {
     let key = |position: usize| {
         entry.constraints.iter().find_map(|constraint| {
             let columns = constraint.key()?;
@@ -196,47 +221,25 @@ fn described(entry: &TableEntry) -> Result<Outcome> {
             })
         })
     };
-    let columns = &entry.columns;
-    let count = columns.len();
-    listing(
-        "DESCRIBE",
-        &[
-            (
-                "column_name",
-                texts(
-                    columns
-                        .iter()
-                        .map(|column| Some(column.field.name().clone())),
-                ),
-            ),
-            (
-                "column_type",
-                texts(
-                    columns
-                        .iter()
-                        .map(|column| Some(types::sql_name(&column.field))),
-                ),
-            ),
-            (
-                "null",
-                texts(
-                    columns
-                        .iter()
-                        .map(|column| Some(yes_no(column.field.is_nullable()))),
-                ),
-            ),
-            ("key", texts((0..count).map(key))),
-            (
-                "default",
-                texts(
-                    columns
-                        .iter()
-                        .map(|column| column.default.as_ref().map(ToString::to_string)),
-                ),
-            ),
-            ("extra", texts(vec![None; count])),
-        ],
-    )
+    let columns = entry.columns.iter().enumerate();
+    columns
+        .map(|(position, column)| {
+            let [name, kind, null, ..] = column_row(&column.field);
+            let default = column.default.as_ref().map(ToString::to_string);
+            [name, kind, null, key(position), default, None]
+        })
+        .collect()
+}
+
+/// DESCRIBE of a column of a query.
+pub(super) fn column_row(field: &Field) -> Described {
+    let known = [
+        field.name().clone(),
+        types::sql_name(field),
+        yes_no(field.is_nullable()),
+    ];
+    let [name, kind, null] = known.map(Some);
+    [name, kind, null, None, None, None]
 }
 
 fn yes_no(flag: bool) -> String {

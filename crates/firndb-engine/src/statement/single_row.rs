@@ -30,13 +30,20 @@ use datafusion::logical_expr::{
 
 use crate::{Error, Result, SqlState};
 
-/// Rewrites every correlated scalar subquery of a plan that may yield several rows, and others that may yield none and seem never NULL.
+/// The name of a subquery's value in the plan.
+const VALUE: &str = "__firndb_value";
+
+/// Rewrites every correlated scalar subquery of a plan that may yield several rows, or whose value has the name of a column within, and others that may
+/// yield none and seem never NULL.
 pub fn guard(plan: LogicalPlan) -> Result<LogicalPlan> {
     let plan = plan.transform_up_with_subqueries(|node| {
         node.map_expressions(|expression| {
             expression.transform_up(|expression| match expression {
                 Expr::ScalarSubquery(subquery) if needs_guard(&subquery)? => {
                     Ok(Transformed::yes(guarded(subquery)?))
+                }
+                Expr::ScalarSubquery(subquery) if hides_a_column(&subquery)? => {
+                    Ok(Transformed::yes(named(subquery)?))
                 }
                 other => Ok(Transformed::no(other)),
             })
@@ -81,15 +88,51 @@ fn is_aggregated(plan: &LogicalPlan) -> bool {
     }
 }
 
+/// Whether the value of a subquery that depends on the row has the name of a column within: the join that takes its place passes on
+/// the columns that it compares, and the two would be one name.
+fn hides_a_column(subquery: &Subquery) -> PlanResult<bool> {
+    let LogicalPlan::Projection(projection) = subquery.subquery.as_ref() else {
+        return Ok(false);
+    };
+    let [field] = projection.schema.fields().as_ref() else {
+        return Ok(false);
+    };
+    let hidden = projection.input.exists(|node| {
+        let fields = node.schema().fields();
+        Ok(fields.iter().any(|one| one.name() == field.name()))
+    })?;
+    Ok(hidden && field.name() != VALUE && super::unnest::depends(&subquery.subquery)?)
+}
+
+/// The same subquery, its value under a name that no column has.
+fn named(subquery: Subquery) -> PlanResult<Expr> {
+    let name = subquery.subquery.schema().field(0).name().clone();
+    let inner = Expr::ScalarSubquery(Subquery {
+        subquery: under_value(&subquery.subquery)?,
+        ..subquery
+    });
+    Ok(inner.alias(name))
+}
+
+/// A projection of one value, under the name that no column has.
+fn under_value(plan: &Arc<LogicalPlan>) -> PlanResult<Arc<LogicalPlan>> {
+    let LogicalPlan::Projection(projection) = plan.as_ref() else {
+        return Ok(Arc::clone(plan));
+    };
+    let values = projection.expr.iter().cloned();
+    let values = values.map(|value| value.unalias().alias(VALUE)).collect();
+    let renamed = Projection::try_new(values, Arc::clone(&projection.input))?;
+    Ok(Arc::new(LogicalPlan::Projection(renamed)))
+}
+
 fn guarded(subquery: Subquery) -> PlanResult<Expr> {
-    let (qualifier, field) = subquery.subquery.schema().qualified_field(0);
-    let name = field.name().clone();
-    let value = Expr::Column(Column::from((qualifier, field)));
+    let name = subquery.subquery.schema().field(0).name().clone();
+    let values = under_value(&subquery.subquery)?;
+    let value = Expr::Column(Column::from(values.schema().qualified_field(0)));
     let single = AggregateUDF::from(SingleRow::new()).call(vec![value]);
     let pair = single.schema_name().to_string();
-    let aggregate = Aggregate::try_new(Arc::clone(&subquery.subquery), Vec::new(), vec![single])?;
-    // Not the value's name: columns of the subquery that the condition names stand beside it when it becomes a join.
-    let output = Expr::Column(Column::new_unqualified(pair)).alias(PAIR);
+    let aggregate = Aggregate::try_new(values, Vec::new(), vec![single])?;
+    let output = Expr::Column(Column::new_unqualified(pair)).alias(VALUE);
     let projection =
         Projection::try_new(vec![output], Arc::new(LogicalPlan::Aggregate(aggregate)))?;
     let inner = Expr::ScalarSubquery(Subquery {
@@ -100,9 +143,6 @@ fn guarded(subquery: Subquery) -> PlanResult<Expr> {
     let outer = Arc::new(ScalarUDF::from(OnlyRow::new()));
     Ok(Expr::ScalarFunction(ScalarFunction::new_udf(outer, vec![inner])).alias(name))
 }
-
-/// The name of the pair. No user's name starts like it.
-const PAIR: &str = "__firndb_pair";
 
 fn pair_fields(value: DataType) -> Fields {
     Fields::from(vec![

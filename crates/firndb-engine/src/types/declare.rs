@@ -25,14 +25,14 @@ const DEFAULT_DECIMAL: (u8, i8) = (18, 3);
 
 /// The field that stores a column of a SQL type (stored Arrow types: see `firndb_storage::Form`). The SQL type's name, where Arrow
 /// does not tell it (varchar(n), char(n), uuid, json, enum), travels as field metadata.
-/// `enums` finds the labels of a named enum type.
+/// `named` finds the types that have names.
 pub fn column_field(
     name: &str,
     sql: &ast::DataType,
     nullable: bool,
-    enums: &dyn Fn(&str) -> Option<Vec<String>>,
+    named: &dyn Fn(&str) -> Option<NamedType>,
 ) -> Result<Field> {
-    let declared = Declaration::resolve(sql, enums)?;
+    let declared = Declaration::resolve(sql, named)?;
     let stored = match declared.data_type {
         DataType::Decimal128(precision, scale) if precision <= DECIMAL64_MAX_PRECISION => {
             DataType::Decimal64(precision, scale)
@@ -43,16 +43,25 @@ pub fn column_field(
     Ok(flat(&field))
 }
 
-/// Resolves the type names of casts; enum types are those that the catalog lists.
+/// What a name that was given to a type stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NamedType {
+    /// An enum type of these labels, in order.
+    Enum(Vec<String>),
+    /// Another type, in which no other alias is named.
+    Alias(ast::DataType),
+}
+
+/// Resolves the type names of casts; types with names are those that the catalog lists.
 #[derive(Debug, Default)]
 pub struct TypeNames {
-    /// The labels of each named enum type.
-    pub enums: HashMap<String, Vec<String>>,
+    /// Each type by its folded name.
+    pub named: HashMap<String, NamedType>,
 }
 
 impl TypePlanner for TypeNames {
     fn plan_type_field(&self, sql: &ast::DataType) -> DataFusionResult<Option<FieldRef>> {
-        let labels = |name: &str| self.enums.get(name).cloned();
+        let labels = |name: &str| self.named.get(name).cloned();
         let stored = column_field("", sql, true, &labels)?;
         Ok(Some(Arc::new(compute_field(&stored))))
     }
@@ -76,7 +85,7 @@ impl From<DataType> for Declaration {
 impl Declaration {
     fn resolve(
         sql: &ast::DataType,
-        enums: &dyn Fn(&str) -> Option<Vec<String>>,
+        named: &dyn Fn(&str) -> Option<NamedType>,
     ) -> Result<Declaration> {
         use ast::DataType as Sql;
         let data_type = match sql {
@@ -164,7 +173,7 @@ impl Declaration {
                 | ArrayElemTypeDef::AngleBracket(element)
                 | ArrayElemTypeDef::Parenthesis(element),
             ) => {
-                let element = Declaration::resolve(element, enums)?.into_field("item", true);
+                let element = Declaration::resolve(element, named)?.into_field("item", true);
                 DataType::List(Arc::new(element))
             }
             Sql::Struct(members, _) | Sql::Tuple(members) => {
@@ -175,19 +184,19 @@ impl Declaration {
                         None => format!("c{position}"),
                     };
                     fields.push(
-                        Declaration::resolve(&member.field_type, enums)?.into_field(&name, true),
+                        Declaration::resolve(&member.field_type, named)?.into_field(&name, true),
                     );
                 }
                 DataType::Struct(Fields::from(fields))
             }
             Sql::Map(key, value) => {
-                let key = Declaration::resolve(key, enums)?.into_field("key", false);
-                let value = Declaration::resolve(value, enums)?.into_field("value", true);
+                let key = Declaration::resolve(key, named)?.into_field("key", false);
+                let value = Declaration::resolve(value, named)?.into_field("value", true);
                 let entries = DataType::Struct(Fields::from(vec![key, value]));
                 DataType::Map(Arc::new(Field::new("entries", entries, false)), false)
             }
-            Sql::Nullable(inner) => return Declaration::resolve(inner, enums),
-            Sql::Custom(name, modifiers) => return custom(name, modifiers, enums),
+            Sql::Nullable(inner) => return Declaration::resolve(inner, named),
+            Sql::Custom(name, modifiers) => return custom(name, modifiers, named),
             other => {
                 return Err(unsupported(&other.to_string().to_lowercase()));
             }
@@ -218,11 +227,21 @@ fn unsupported(name: &str) -> Error {
 fn custom(
     name: &ast::ObjectName,
     modifiers: &[String],
-    enums: &dyn Fn(&str) -> Option<Vec<String>>,
+    named: &dyn Fn(&str) -> Option<NamedType>,
 ) -> Result<Declaration> {
     let written = name.0.last().map(ToString::to_string).unwrap_or_default();
     let written = written.trim_matches('"');
     let folded = written.to_lowercase();
+    if let Some(found) = named(written).or_else(|| named(&folded))
+        && modifiers.is_empty()
+    {
+        return match found {
+            NamedType::Enum(labels) => enumeration(Some(written), labels),
+            NamedType::Alias(data_type) => Declaration::resolve(&data_type, &|name| {
+                named(name).filter(|found| matches!(found, NamedType::Enum(_)))
+            }),
+        };
+    }
     let data_type = match folded.as_str() {
         "bool" | "logical" => DataType::Boolean,
         "tinyint" | "int1" => DataType::Int8,
@@ -246,19 +265,12 @@ fn custom(
         "uuid" | "guid" => return Ok(uuid()),
         "json" | "jsonb" => return Ok(json()),
         "timestamp_ns" | "bit" | "bitstring" | "uhugeint" | "uint128" | "bignum" | "varint"
-        | "timetz" | "variant" | "geometry"
-            if enums(written).is_none() =>
-        {
-            return Err(unsupported(&folded));
-        }
+        | "timetz" | "variant" | "geometry" => return Err(unsupported(&folded)),
         _ => {
-            return match enums(written).or_else(|| enums(&folded)) {
-                Some(labels) if modifiers.is_empty() => enumeration(Some(written), labels),
-                _ => Err(Error::new(
-                    SqlState::UndefinedObject,
-                    format!("type \"{written}\" does not exist"),
-                )),
-            };
+            return Err(Error::new(
+                SqlState::UndefinedObject,
+                format!("type \"{written}\" does not exist"),
+            ));
         }
     };
     Ok(data_type.into())

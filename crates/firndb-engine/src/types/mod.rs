@@ -21,7 +21,7 @@ mod members;
 mod name;
 mod store;
 
-pub use declare::{TypeNames, column_field};
+pub use declare::{NamedType, TypeNames, column_field};
 pub(crate) use floats::{canonical, has_floats, one_nan, one_nan_of};
 pub(crate) use members::{flat, full, full_schema, has_members, retyped, same_members, says_uuid};
 pub use name::sql_name;

@@ -9,7 +9,7 @@ use arrow::array::{
 use arrow::datatypes::DataType;
 use datafusion::prelude::SessionContext;
 use firndb_engine::expr::assign;
-use firndb_engine::types::{column_field, stored_field};
+use firndb_engine::types::{NamedType, column_field, stored_field};
 
 fn with_table(columns: Vec<(&str, ArrayRef)>) -> SessionContext {
     let context = context();
@@ -450,7 +450,7 @@ fn column(sql_type: &str) -> arrow::datatypes::Field {
         .parse_data_type()
         .unwrap();
     column_field("c", &sql, true, &|_| {
-        Some(vec!["sad".into(), "glad".into()])
+        Some(NamedType::Enum(vec!["sad".into(), "glad".into()]))
     })
     .unwrap()
 }

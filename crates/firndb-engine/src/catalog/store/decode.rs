@@ -15,12 +15,12 @@ use super::sql;
 use crate::catalog::settings;
 use crate::catalog::state::CatalogState;
 use crate::catalog::{
-    Column, Constraint, EnumEntry, ForeignKey, Identity, IndexEntry, IndexKey, IndexPart,
-    MacroBody, MacroEntry, ReferenceAction, Referrer, Relation, SchemaEntry, SequenceEntry,
-    SequenceOptions, TableEntry, TableSettings, ViewEntry,
+    Column, Constraint, ForeignKey, Identity, IndexEntry, IndexKey, IndexPart, MacroBody,
+    MacroEntry, ReferenceAction, Referrer, Relation, SchemaEntry, SequenceEntry, SequenceOptions,
+    TableEntry, TableSettings, TypeEntry, ViewEntry,
 };
 use crate::error::{Error, Result, SqlState};
-use crate::types::flat;
+use crate::types::{NamedType, flat};
 
 pub(super) fn malformed() -> Error {
     Error::new(
@@ -76,11 +76,15 @@ pub fn restore(
                 schema.relations.insert(name.clone(), relations);
             }
             "type" => {
-                let entry = EnumEntry {
-                    name: string(value, "name")?,
-                    labels: strings(get(value, "labels")?)?,
+                let definition = match value.get("type") {
+                    Some(data_type) => NamedType::Alias(sql::read_data_type(data_type)?),
+                    None => NamedType::Enum(strings(get(value, "labels")?)?),
                 };
-                schema.enums.insert(name.clone(), Arc::new(entry));
+                let entry = TypeEntry {
+                    name: string(value, "name")?,
+                    definition,
+                };
+                schema.types.insert(name.clone(), Arc::new(entry));
             }
             "macro" => {
                 schema

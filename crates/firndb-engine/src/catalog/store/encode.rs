@@ -8,10 +8,11 @@ use serde_json::{Value, json};
 use super::sql;
 use crate::catalog::settings;
 use crate::catalog::{
-    Column, Constraint, EnumEntry, ForeignKey, Identity, IndexEntry, IndexKey, MacroBody,
-    MacroEntry, Relation, SequenceEntry, TableEntry, ViewEntry,
+    Column, Constraint, ForeignKey, Identity, IndexEntry, IndexKey, MacroBody, MacroEntry,
+    Relation, SequenceEntry, TableEntry, TypeEntry, ViewEntry,
 };
 use crate::error::Result;
+use crate::types::NamedType;
 
 pub(super) fn text(value: &Value) -> Vec<u8> {
     value.to_string().into_bytes()
@@ -148,8 +149,14 @@ fn schema<'a>(fields: impl Iterator<Item = &'a FieldRef>) -> Result<String> {
     Ok(digits)
 }
 
-pub(super) fn enumeration(entry: &EnumEntry) -> Vec<u8> {
-    text(&json!({"name": entry.name, "labels": entry.labels}))
+pub(super) fn a_type(entry: &TypeEntry) -> Result<Vec<u8>> {
+    let value = match &entry.definition {
+        NamedType::Enum(labels) => json!({"name": entry.name, "labels": labels}),
+        NamedType::Alias(data_type) => {
+            json!({"name": entry.name, "type": sql::data_type(data_type)?})
+        }
+    };
+    Ok(text(&value))
 }
 
 pub(super) fn a_macro(entry: &MacroEntry) -> Result<Vec<u8>> {

@@ -46,8 +46,8 @@ pub fn objects(state: &CatalogState, exact: bool) -> Result<Vec<Object>> {
                 encode::relations(relations)?,
             ));
         }
-        for (name, entry) in &schema.enums {
-            found.push((object_key("type", key, name), encode::enumeration(entry)));
+        for (name, entry) in &schema.types {
+            found.push((object_key("type", key, name), encode::a_type(entry)?));
         }
         for (name, entry) in &schema.macros {
             found.push((object_key("macro", key, name), encode::a_macro(entry)?));
@@ -117,8 +117,8 @@ pub fn difference(before: &CatalogState, after: &CatalogState) -> Result<Definit
                 .objects
                 .push((object_key("relation", key, name), text));
         }
-        for (name, new) in changed(&old.enums, &new.enums, |one, other| one == other) {
-            let text = new.map(|entry| encode::enumeration(entry));
+        for (name, new) in changed(&old.types, &new.types, |one, other| one == other) {
+            let text = new.map(|entry| encode::a_type(entry)).transpose()?;
             found.objects.push((object_key("type", key, name), text));
         }
         for (name, new) in changed(&old.macros, &new.macros, Arc::ptr_eq) {

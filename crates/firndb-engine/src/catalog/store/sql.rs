@@ -43,6 +43,17 @@ pub(super) fn expression(expression: &ast::Expr) -> Result<Value> {
     Err(unstorable(&text))
 }
 
+/// A type, as the one of a cast.
+pub(super) fn data_type(data_type: &ast::DataType) -> Result<Value> {
+    expression(&ast::Expr::Cast {
+        kind: ast::CastKind::Cast,
+        expr: Box::new(ast::Expr::value(ast::Value::Null)),
+        data_type: data_type.clone(),
+        array: false,
+        format: None,
+    })
+}
+
 fn unstorable(text: &str) -> Error {
     Error::new(
         SqlState::FeatureNotSupported,
@@ -79,4 +90,11 @@ pub(super) fn read_query(value: &Value) -> Result<ast::Query> {
 pub(super) fn read_expression(value: &Value) -> Result<ast::Expr> {
     let (text, parser) = parts(value).ok_or_else(super::decode::malformed)?;
     only_item(text, parser)
+}
+
+pub(super) fn read_data_type(value: &Value) -> Result<ast::DataType> {
+    match read_expression(value)? {
+        ast::Expr::Cast { data_type, .. } => Ok(data_type),
+        _ => Err(super::decode::malformed()),
+    }
 }

@@ -12,6 +12,7 @@ use unicode_normalization::char::is_combining_mark;
 use unicode_segmentation::UnicodeSegmentation;
 
 use super::kernel::{Kernel, Takes};
+use super::text::parts_of;
 use crate::{Error, SqlState};
 
 /// Characters that a bar may have.
@@ -19,7 +20,7 @@ const MAX_BAR: f64 = 1_000.0;
 
 /// The functions of this module.
 pub(super) fn kernels() -> Vec<Kernel> {
-    use Takes::{Any, Double, Text};
+    use Takes::{Any, Double, Integer, Text};
     let text = |_: &[DataType]| Some(DataType::Utf8View);
     vec![
         Kernel {
@@ -53,6 +54,30 @@ pub(super) fn kernels() -> Vec<Kernel> {
                 let counts = args[0].as_string_view().iter().map(|text| text.map(count));
                 Ok(Arc::new(counts.collect::<Int64Array>()))
             },
+        },
+        Kernel {
+            name: "substring_grapheme",
+            aliases: &[],
+            takes: &[Text, Integer],
+            arguments: (2, 3),
+            yields: text,
+            run: |args| parts_of(args, graphemes),
+        },
+        Kernel {
+            name: "left_grapheme",
+            aliases: &[],
+            takes: &[Text, Integer],
+            arguments: (2, 2),
+            yields: text,
+            run: |args| parts_of(args, |text, count, _| left(text, count)),
+        },
+        Kernel {
+            name: "right_grapheme",
+            aliases: &[],
+            takes: &[Text, Integer],
+            arguments: (2, 2),
+            yields: text,
+            run: |args| parts_of(args, |text, count, _| right(text, count)),
         },
         Kernel {
             name: "bar",
@@ -106,6 +131,52 @@ fn mapped(texts: &ArrayRef, change: fn(&str) -> String) -> Result<ArrayRef> {
 }
 
 /// `bar(x, least, greatest, width)`: blocks in eighths up to the value's share of the width, then blanks.
+/// As `substring`, of graphemes.
+fn graphemes(text: &str, start: i64, length: Option<i64>) -> &str {
+    let start = i128::from(start);
+    let first = match start < 0 {
+        true => start + text.graphemes(true).count() as i128,
+        false => start - 1,
+    };
+    let (from, to) = match length.map(i128::from) {
+        None => (first, i128::MAX),
+        Some(length) if length < 0 => (first + length, first),
+        Some(length) => (first, first + length),
+    };
+    between(text, from, to)
+}
+
+/// The graphemes from one place to another, which may lie outside the text.
+fn between(text: &str, from: i128, to: i128) -> &str {
+    let byte = |grapheme: i128| {
+        let grapheme = usize::try_from(grapheme.max(0)).unwrap_or(usize::MAX);
+        let mut starts = text.grapheme_indices(true);
+        starts.nth(grapheme).map_or(text.len(), |(byte, _)| byte)
+    };
+    let (from, to) = (byte(from), byte(to));
+    if from < to { &text[from..to] } else { "" }
+}
+
+/// So many graphemes from the left, or all but so many at the other end.
+fn left(text: &str, count: i64) -> &str {
+    let count = i128::from(count);
+    let end = match count < 0 {
+        true => text.graphemes(true).count() as i128 + count,
+        false => count,
+    };
+    between(text, 0, end)
+}
+
+/// So many graphemes from the right, or all but so many at the other end.
+fn right(text: &str, count: i64) -> &str {
+    let count = i128::from(count);
+    let start = match count < 0 {
+        true => -count,
+        false => text.graphemes(true).count() as i128 - count,
+    };
+    between(text, start, i128::MAX)
+}
+
 fn bars(args: &[ArrayRef]) -> Result<ArrayRef> {
     let numbers: Vec<_> = args
         .iter()

@@ -14,6 +14,7 @@ use datafusion::common::Result;
 use regex::{Regex, RegexBuilder};
 
 use super::kernel::{Kernel, Takes};
+use crate::parse::MATCHES;
 use crate::{Error, SqlState};
 
 /// The functions of this module.
@@ -51,7 +52,15 @@ pub(super) fn kernels() -> Vec<Kernel> {
             takes: &[Text],
             arguments: (2, 3),
             yields: |_| Some(DataType::Boolean),
-            run: full_match,
+            run: |args| matches(args, true),
+        },
+        Kernel {
+            name: MATCHES,
+            aliases: &[],
+            takes: &[Text],
+            arguments: (3, 3),
+            yields: |_| Some(DataType::Boolean),
+            run: |args| matches(args, false),
         },
     ]
 }
@@ -232,10 +241,11 @@ fn split(args: &[ArrayRef]) -> Result<ArrayRef> {
     Ok(Arc::new(builder.finish()))
 }
 
-fn full_match(args: &[ArrayRef]) -> Result<ArrayRef> {
+/// Whether each text matches, as a `whole` or in a part.
+fn matches(args: &[ArrayRef], whole: bool) -> Result<ArrayRef> {
     let texts = args[0].as_string_view();
     let mut expressions = Expressions::new(&args[1], args.get(2))?;
-    expressions.whole = true;
+    expressions.whole = whole;
     let matched = texts.iter().enumerate().map(|(row, text)| {
         Ok(match (text, expressions.at(row)?) {
             (Some(text), Some(expression)) => Some(expression.is_match(text)),

@@ -22,11 +22,11 @@ pub(super) fn kernels() -> Vec<Kernel> {
     vec![
         Kernel {
             name: "substr",
-            aliases: &["substring", "substring_grapheme"],
+            aliases: &["substring"],
             takes: &[Text, Integer],
             arguments: (2, 3),
             yields: text,
-            run: substring,
+            run: |args| parts_of(args, slice),
         },
         Kernel {
             name: "hex",
@@ -181,7 +181,11 @@ fn texts<S: AsRef<str>>(values: impl Iterator<Item = Option<S>>) -> ArrayRef {
 }
 
 /// Characters from a place, counted from 1, or from the end where it is negative; a negative length takes those before it.
-fn substring(args: &[ArrayRef]) -> Result<ArrayRef> {
+/// A part of each text, from a place on and of a length: what `part` makes of them.
+pub(super) fn parts_of(
+    args: &[ArrayRef],
+    part: fn(&str, i64, Option<i64>) -> &str,
+) -> Result<ArrayRef> {
     let values = args[0].as_string_view();
     let starts = args[1].as_primitive::<Int64Type>();
     let lengths = args
@@ -193,7 +197,7 @@ fn substring(args: &[ArrayRef]) -> Result<ArrayRef> {
             return None;
         }
         let length = lengths.map(|lengths| lengths.value(row));
-        Some(slice(values.value(row), starts.value(row), length))
+        Some(part(values.value(row), starts.value(row), length))
     });
     Ok(texts(parts))
 }

@@ -2,6 +2,9 @@
 //!
 //! CSV fields go by position, or by name where the header names columns of the table; other formats by name, or by position where no
 //! name fits. CSV text is converted to the columns' types as it is parsed, so that an error can name the line.
+//!
+//! Generated columns are computed and never read: without a list of columns they are left out, as COPY TO leaves them out. Identity
+//! columns take what the file says, GENERATED ALWAYS ones too, as in PostgreSQL: a file brings back what was copied out.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,7 +20,7 @@ use crate::files::infer;
 use crate::files::options::{FileOptions, Format};
 use crate::files::paths::expand;
 use crate::files::table::FileTable;
-use crate::statement::{StatementContext, dml};
+use crate::statement::{Numbers, StatementContext, dml};
 use crate::types::compute_field;
 use crate::{Error, Result, SqlState};
 
@@ -47,13 +50,13 @@ pub(super) async fn copy_from(
     };
     let plan = LogicalPlanBuilder::scan("file", provider_as_source(Arc::new(relation)), None)?;
     let rows = context.run(plan.build()?).await?;
-    dml::load(context, &table, &positions, rows).await
+    dml::load(context, &table, &positions, rows, Numbers::Given).await
 }
 
-/// The positions of the columns named, or of all.
+/// The positions of the columns named, or of all that take values.
 fn positions(table: &TableEntry, columns: &[Ident]) -> Result<Vec<usize>> {
     if columns.is_empty() {
-        return Ok((0..table.columns.len()).collect());
+        return Ok(table.given_columns());
     }
     let mut positions = Vec::with_capacity(columns.len());
     for column in columns {
@@ -66,6 +69,7 @@ fn positions(table: &TableEntry, columns: &[Ident]) -> Result<Vec<usize>> {
                 ),
             )
         })?;
+        refuse_generated(table, position)?;
         if positions.contains(&position) {
             return Err(Error::new(
                 SqlState::DuplicateColumn,
@@ -75,6 +79,20 @@ fn positions(table: &TableEntry, columns: &[Ident]) -> Result<Vec<usize>> {
         positions.push(position);
     }
     Ok(positions)
+}
+
+/// 428C9 for a generated column.
+fn refuse_generated(table: &TableEntry, column: usize) -> Result<()> {
+    let column = &table.columns[column];
+    if column.generated.is_none() {
+        return Ok(());
+    }
+    let name = column.field.name();
+    Err(Error::new(
+        SqlState::GeneratedAlways,
+        format!("cannot copy into column \"{name}\""),
+    )
+    .with_detail(format!("Column \"{name}\" is a generated column.")))
 }
 
 /// A column by name: as written first, then without regard to case.
@@ -101,6 +119,15 @@ fn csv_relation(
     }
     let dialect = infer::dialect(path, &known, &chunk);
     let first = first_record(&Records::parse(&chunk, dialect, positions.len(), path));
+    let all: Option<Vec<usize>> = first
+        .iter()
+        .map(|name| position(table, name.trim()))
+        .collect();
+    if options.csv.header != Some(false)
+        && let Some(generated) = all.and_then(|all| generated_of(table, &all))
+    {
+        refuse_generated(table, generated)?;
+    }
     let named: Option<Vec<usize>> = first
         .iter()
         .map(|name| {
@@ -126,6 +153,12 @@ fn csv_relation(
     let schema = Arc::new(Schema::new(fields));
     let relation = FileTable::with_schema(files, options, schema, Some((dialect, header)));
     Ok((relation, order))
+}
+
+/// The first generated column among these.
+fn generated_of(table: &TableEntry, columns: &[usize]) -> Option<usize> {
+    let mut columns = columns.iter().copied();
+    columns.find(|&column| table.columns[column].generated.is_some())
 }
 
 fn first_record(records: &Result<Records>) -> Vec<String> {
@@ -176,6 +209,13 @@ fn matched(
     let found: Vec<Option<usize>> = schema.fields().iter().map(|f| find(f.name())).collect();
     if let Some(order) = found.iter().copied().collect::<Option<Vec<usize>>>() {
         return Ok(order);
+    }
+    let named = schema.fields().iter();
+    if let Some(generated) = named
+        .filter_map(|field| position(table, field.name()))
+        .find(|&column| table.columns[column].generated.is_some())
+    {
+        refuse_generated(table, generated)?;
     }
     let none = found.iter().all(Option::is_none);
     if none && format != Format::Json && schema.fields().len() == positions.len() {

@@ -26,7 +26,7 @@ pub(super) async fn copy_to(
         CopySource::Table {
             table_name,
             columns,
-        } => table_query(table_name, columns)?,
+        } => table_query(context, table_name, columns)?,
     };
     let plan = context.plan_query(&query, None).await?;
     let mut rows = context.run(plan).await?;
@@ -38,8 +38,24 @@ pub(super) async fn copy_to(
     writer.finish()
 }
 
-fn table_query(table: &ObjectName, columns: &[Ident]) -> Result<Box<Query>> {
-    let names: Vec<String> = columns.iter().map(ToString::to_string).collect();
+/// The columns named, or all that COPY FROM reads: generated ones are computed again there.
+fn table_query(
+    context: &StatementContext,
+    table: &ObjectName,
+    columns: &[Ident],
+) -> Result<Box<Query>> {
+    let mut names: Vec<String> = columns.iter().map(ToString::to_string).collect();
+    if names.is_empty()
+        && let Ok(entry) = context.table(table)
+        && entry
+            .columns
+            .iter()
+            .any(|column| column.generated.is_some())
+    {
+        let folded = entry.folded_names();
+        let given = entry.given_columns().into_iter();
+        names.extend(given.map(|column| format!("\"{}\"", folded[column].replace('"', "\"\""))));
+    }
     let list = if names.is_empty() {
         "*".to_owned()
     } else {

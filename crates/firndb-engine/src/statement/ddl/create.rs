@@ -18,7 +18,7 @@ use crate::catalog::{
 use crate::error::{Error, Result, SqlState};
 use crate::parse::LIKE_TABLE;
 use crate::session::Outcome;
-use crate::statement::{Work, dml, limits};
+use crate::statement::{Numbers, Work, dml, limits};
 use crate::types;
 
 /// Columns that a table may have.
@@ -236,7 +236,7 @@ async fn create_as(
     let entry = Arc::new(define(work, schema, name, columns, &[], settings)?);
     let stream: SendableRecordBatchStream = scope.stream(physical);
     let positions: Vec<usize> = (0..entry.columns.len()).collect();
-    let rows = dml::load(context, &entry, &positions, stream).await?;
+    let rows = dml::load(context, &entry, &positions, stream, Numbers::Given).await?;
     work.changes.put(Relation::Table(entry));
     Ok(rows)
 }

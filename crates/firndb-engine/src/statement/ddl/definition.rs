@@ -5,15 +5,15 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field};
 use datafusion::common::DFSchema;
 use datafusion::sql::sqlparser::ast::{
-    ColumnDef, ColumnOption, Expr, ForeignKeyConstraint, Ident, IndexColumn, NullsDistinctOption,
-    ObjectName, SequenceOptions, TableConstraint,
+    self, ColumnDef, ColumnOption, Expr, ForeignKeyConstraint, Ident, IndexColumn,
+    NullsDistinctOption, ObjectName, SequenceOptions, TableConstraint,
 };
 
 use super::{reference, sequence};
 use crate::catalog::{Column, Constraint, Identity, TableEntry, fold};
 use crate::error::{Error, Result, SqlState};
 use crate::statement::{Work, keys, unknown_column};
-use crate::types;
+use crate::types::{self, NamedType};
 
 /// What a column's definition says: the column, and the constraints that stand with it.
 pub(super) struct DefinedColumn {
@@ -139,26 +139,66 @@ pub(super) fn column(work: &Work<'_>, definition: &ColumnDef) -> Result<DefinedC
     })
 }
 
-/// The stored field of a column; named enums are looked up along the path.
+/// The stored field of a column; named types are looked up along the path.
 pub(super) fn field(
     work: &Work<'_>,
     name: &str,
     data_type: &datafusion::sql::sqlparser::ast::DataType,
     nullable: bool,
 ) -> Result<Field> {
+    types::column_field(name, data_type, nullable, &|wanted| {
+        named_type(work, wanted)
+    })
+}
+
+/// What the name of a type stands for.
+pub(super) fn named_type(work: &Work<'_>, wanted: &str) -> Option<NamedType> {
     let state = work.changes.state();
     let path = &work.context.scope.path;
-    types::column_field(name, data_type, nullable, &|wanted| {
-        let (schema, name) = match wanted.split_once('.') {
-            Some((schema, name)) => (Some(schema), name),
-            None => (None, wanted),
-        };
-        let found = match schema {
-            Some(schema) => state.schema(schema)?.enumeration(name),
-            None => state.enumeration(path, name),
-        };
-        found.map(|entry| entry.labels.clone())
-    })
+    let (schema, name) = match wanted.split_once('.') {
+        Some((schema, name)) => (Some(schema), name),
+        None => (None, wanted),
+    };
+    let found = match schema {
+        Some(schema) => state.schema(schema)?.named_type(name),
+        None => state.named_type(path, name),
+    };
+    found.map(|entry| entry.definition.clone())
+}
+
+/// Puts what aliases of types stand for in their places, and checks that the type exists.
+pub(super) fn expand_type(work: &Work<'_>, data_type: &mut ast::DataType) -> Result<()> {
+    expand(work, data_type);
+    field(work, "value", data_type, true).map(|_| ())
+}
+
+fn expand(work: &Work<'_>, data_type: &mut ast::DataType) {
+    use ast::{ArrayElemTypeDef as Element, DataType as Sql};
+    match data_type {
+        Sql::Custom(name, modifiers) if modifiers.is_empty() => {
+            let wanted = name.0.last().and_then(ast::ObjectNamePart::as_ident);
+            let found = wanted.and_then(|wanted| named_type(work, &wanted.value));
+            if let Some(NamedType::Alias(definition)) = found {
+                *data_type = definition;
+            }
+        }
+        Sql::Array(
+            Element::SquareBracket(element, _)
+            | Element::AngleBracket(element)
+            | Element::Parenthesis(element),
+        )
+        | Sql::Nullable(element) => expand(work, element),
+        Sql::Struct(members, _) | Sql::Tuple(members) => {
+            for member in members {
+                expand(work, &mut member.field_type);
+            }
+        }
+        Sql::Map(key, value) => {
+            expand(work, key);
+            expand(work, value);
+        }
+        _ => {}
+    }
 }
 
 /// Reads a constraint of the table.

@@ -186,7 +186,7 @@ fn drop_schema(
         ));
     }
     let relations = state.relations(&schema);
-    let others = !state.enums(&schema).is_empty() || !state.sequences(&schema).is_empty();
+    let others = !state.types(&schema).is_empty() || !state.sequences(&schema).is_empty();
     if !cascade && (!relations.is_empty() || others || has_macros) {
         let list: Vec<String> = relations
             .iter()
@@ -220,14 +220,14 @@ fn drop_type(work: &mut Work<'_>, name: &ObjectName, if_exists: bool) -> Result<
     let holder = path.iter().find(|schema| {
         state
             .schema(schema)
-            .is_some_and(|schema| schema.enumeration(&folded).is_some())
+            .is_some_and(|schema| schema.named_type(&folded).is_some())
     });
     match holder {
         Some(schema) => {
             let schema = state
                 .schema(schema)
                 .map_or_else(|| schema.clone(), |entry| entry.name.clone());
-            work.changes.remove_enum(&schema, &folded);
+            work.changes.remove_type(&schema, &folded);
             Ok(())
         }
         None if if_exists => Ok(()),
@@ -238,8 +238,8 @@ fn drop_type(work: &mut Work<'_>, name: &ObjectName, if_exists: bool) -> Result<
             );
             let known: Vec<String> = path
                 .iter()
-                .flat_map(|schema| state.enums(schema))
-                .map(|(name, _)| name)
+                .flat_map(|schema| state.types(schema))
+                .map(|entry| entry.name.clone())
                 .collect();
             Err(match nearest(&folded, known.iter().map(String::as_str)) {
                 Some(near) => error.with_hint(format!("Perhaps you meant the type \"{near}\".")),

@@ -19,9 +19,11 @@ mod view;
 use datafusion::sql::sqlparser::ast::{self, ObjectName, SchemaName, Statement};
 
 use super::{Work, split_name};
-use crate::catalog::{EnumEntry, MAIN_SCHEMA, Relation, TEMPORARY_SCHEMA, fold};
+use crate::catalog::{MAIN_SCHEMA, Relation, TEMPORARY_SCHEMA, TypeEntry, fold};
 use crate::error::{Error, Result, SqlState};
+use crate::parse;
 use crate::session::Outcome;
+use crate::types::NamedType;
 
 /// SELECT … INTO table.
 pub(super) use create::select_into;
@@ -185,21 +187,53 @@ fn create_type(
     name: &ObjectName,
     representation: Option<&ast::UserDefinedTypeRepresentation>,
 ) -> Result<Outcome> {
-    let Some(ast::UserDefinedTypeRepresentation::Enum { labels }) = representation else {
-        return Err(Error::unsupported("only enum types can be created"));
-    };
     let (schema, written) = new_name(work, name, false)?;
     let taken = work
         .changes
         .state()
         .schema(&schema)
-        .is_some_and(|schema| schema.enumeration(&written).is_some());
+        .is_some_and(|schema| schema.named_type(&written).is_some());
     if taken {
         return Err(Error::new(
             SqlState::DuplicateObject,
             format!("type \"{written}\" already exists"),
         ));
     }
+    if parse::is_built_in_type(&written) {
+        return Err(Error::new(
+            SqlState::DuplicateObject,
+            format!("type \"{written}\" already exists"),
+        ));
+    }
+    let definition = match representation {
+        Some(ast::UserDefinedTypeRepresentation::Enum { labels }) => {
+            NamedType::Enum(distinct_labels(labels)?)
+        }
+        Some(ast::UserDefinedTypeRepresentation::Composite { attributes }) => {
+            let mut data_type = match attributes.as_slice() {
+                [one] if one.name.value == parse::TYPE_ALIAS => one.data_type.clone(),
+                members => composite(members),
+            };
+            definition::expand_type(work, &mut data_type)?;
+            NamedType::Alias(data_type)
+        }
+        _ => {
+            return Err(Error::unsupported(
+                "this form of CREATE TYPE is not supported",
+            ));
+        }
+    };
+    work.changes.put_type(
+        &schema,
+        TypeEntry {
+            name: written,
+            definition,
+        },
+    );
+    Ok(Outcome::done("CREATE TYPE"))
+}
+
+fn distinct_labels(labels: &[ast::Ident]) -> Result<Vec<String>> {
     let labels: Vec<String> = labels.iter().map(|label| label.value.clone()).collect();
     for (number, label) in labels.iter().enumerate() {
         if labels[..number].contains(label) {
@@ -209,12 +243,15 @@ fn create_type(
             ));
         }
     }
-    work.changes.put_enum(
-        &schema,
-        EnumEntry {
-            name: written,
-            labels,
-        },
-    );
-    Ok(Outcome::done("CREATE TYPE"))
+    Ok(labels)
+}
+
+/// PostgreSQL's `CREATE TYPE name AS (a INTEGER, b TEXT)` is a struct.
+fn composite(members: &[ast::UserDefinedTypeCompositeAttributeDef]) -> ast::DataType {
+    let members = members.iter().map(|member| ast::StructField {
+        field_name: Some(member.name.clone()),
+        field_type: member.data_type.clone(),
+        options: None,
+    });
+    ast::DataType::Struct(members.collect(), ast::StructBracketKind::Parentheses)
 }

@@ -14,7 +14,7 @@ use crate::catalog::{Column, Relation, TableEntry};
 use crate::error::{Error, Result, SqlState};
 use crate::parse;
 use crate::session::Outcome;
-use crate::statement::{Work, dml};
+use crate::statement::{Numbers, Work, dml};
 
 /// TRUNCATE: new, empty storage in the place of the old.
 pub(super) fn truncate(work: &mut Work<'_>, truncate: &Truncate) -> Result<Outcome> {
@@ -114,7 +114,7 @@ pub(super) async fn rewritten(
     let stream = select(work, entry, &alias, &values.join(", "), None).await?;
     let changed = Arc::new(renewed(work, entry, columns)?);
     let positions: Vec<usize> = (0..changed.columns.len()).collect();
-    dml::load(work.context, &changed, &positions, stream).await?;
+    dml::load(work.context, &changed, &positions, stream, Numbers::Given).await?;
     Ok(Arc::unwrap_or_clone(changed))
 }
 

@@ -21,7 +21,7 @@ use super::query::identifier;
 use super::returning::Returning;
 use super::target::{Overriding, Proposed};
 use super::write::Writer;
-use super::{Target, generated, values};
+use super::{Numbers, Target, generated, values};
 use crate::catalog::TableEntry;
 use crate::parse::{OVERRIDING_SYSTEM, OVERRIDING_USER};
 use crate::session::Outcome;
@@ -113,8 +113,14 @@ pub(super) async fn load(
     table: &Arc<TableEntry>,
     columns: &[usize],
     rows: SendableRecordBatchStream,
+    numbers: Numbers,
 ) -> Result<u64> {
     let target = Target::of(context, Arc::clone(table), identifier(&table.name))?;
+    if numbers == Numbers::Own
+        && let Some(&column) = columns.iter().find(|&&one| target.is_own(one))
+    {
+        return Err(generated::refuse_insert(&target, column));
+    }
     if rows.schema().fields().len() != columns.len() {
         return Err(Error::internal(
             "a load names a column for each of its rows' columns",

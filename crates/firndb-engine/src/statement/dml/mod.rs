@@ -119,8 +119,18 @@ pub async fn load(
     table: &Arc<TableEntry>,
     columns: &[usize],
     rows: SendableRecordBatchStream,
+    numbers: Numbers,
 ) -> Result<u64> {
-    insert::load(context, table, columns, rows).await
+    insert::load(context, table, columns, rows, numbers).await
+}
+
+/// What a load's rows may bring for columns that make their own values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Numbers {
+    /// Numbers of identity columns are taken; generated columns are computed, whatever is brought.
+    Given,
+    /// Nothing: 428C9, as for INSERT.
+    Own,
 }
 
 /// The target of a write that names it like a relation of a query.

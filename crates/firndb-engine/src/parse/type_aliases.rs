@@ -18,23 +18,13 @@ pub(crate) const TYPE_ALIAS: &str = "__firndb_alias";
 
 /// Parses such a statement; nothing of another form of CREATE TYPE, which the parser reads.
 pub(super) fn parse(parser: &mut Parser<'_>) -> Result<Option<Statement>, ParserError> {
-    let start = parser.index();
-    parser.next_token();
-    parser.next_token();
-    let named = parser.parse_object_name(false);
-    let (Ok(name), true) = (named, parser.parse_keyword(Keyword::AS)) else {
-        return Ok(back(parser, start));
-    };
-    let known = match parser.peek_token().token {
-        Token::Word(word) if word.quote_style.is_none() => {
-            matches!(word.keyword, Keyword::ENUM | Keyword::RANGE)
-        }
-        Token::Word(_) => false,
-        _ => true,
-    };
-    if known {
-        return Ok(back(parser, start));
+    if !is_alias(parser) {
+        return Ok(None);
     }
+    parser.next_token();
+    parser.next_token();
+    let name = parser.parse_object_name(false)?;
+    parser.expect_keyword_is(Keyword::AS)?;
     let data_type = parser.parse_data_type()?;
     let attributes = vec![UserDefinedTypeCompositeAttributeDef {
         name: Ident::new(TYPE_ALIAS),
@@ -47,12 +37,21 @@ pub(super) fn parse(parser: &mut Parser<'_>) -> Result<Option<Statement>, Parser
     }))
 }
 
-/// Goes back to a token.
-fn back(parser: &mut Parser<'_>, start: usize) -> Option<Statement> {
-    while parser.index() > start {
-        parser.prev_token();
+/// Whether `CREATE TYPE name AS` and a word follow that is neither ENUM nor RANGE.
+fn is_alias(parser: &Parser<'_>) -> bool {
+    let mut ahead = 3;
+    while parser.peek_nth_token(ahead).token == Token::Period {
+        ahead += 2;
     }
-    None
+    let is_as = matches!(parser.peek_nth_token(ahead).token, Token::Word(word) if word.keyword == Keyword::AS);
+    is_as
+        && match parser.peek_nth_token(ahead + 1).token {
+            Token::Word(word) if word.quote_style.is_none() => {
+                !matches!(word.keyword, Keyword::ENUM | Keyword::RANGE)
+            }
+            Token::Word(_) => true,
+            _ => false,
+        }
 }
 
 /// Whether the parser reads a word as a type of its own.

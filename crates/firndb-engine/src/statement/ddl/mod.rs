@@ -253,5 +253,5 @@ fn composite(members: &[ast::UserDefinedTypeCompositeAttributeDef]) -> ast::Data
         field_type: member.data_type.clone(),
         options: None,
     });
-    ast::DataType::Struct(members.collect(), ast::StructBracketKind::Parentheses)
+    ast::DataType::Struct(members.collect(), ast::StructBracketKind::AngleBrackets)
 }

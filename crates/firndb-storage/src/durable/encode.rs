@@ -142,7 +142,7 @@ impl ColumnEncoder {
         let failed = |error| Error::System(format!("compressing failed: {error}"));
         let pays = |before: usize, after: usize| after + after / 9 <= before;
         if plain.len() >= SAMPLED {
-            let middle = plain.len() / 2 & !63;
+            let middle = (plain.len() / 2) & !63;
             let sample = &plain[middle..middle + SAMPLE];
             if !pays(SAMPLE, compressor.compress(sample).map_err(failed)?.len()) {
                 return Ok(None);

@@ -51,6 +51,8 @@
 
 pub(crate) mod checkpoint;
 mod encode;
+#[cfg(test)]
+mod encode_tests;
 mod extent;
 pub mod host;
 mod log;

@@ -541,6 +541,56 @@ fn a_flipped_bit_of_the_log_is_found_or_cuts_its_end() {
     assert!(found > 700, "{found} of the flips were found");
 }
 
+#[test]
+fn damage_of_a_log_that_was_closed_is_never_taken_for_a_torn_tail() {
+    let (disk, _) = closed(7);
+    let options = FileOptions::default();
+    let mut database = Database::open(&disk, &options).unwrap();
+    let (mut random, mut next, mut rows) = (Random::new(7), 1_000_000, Rows::new());
+    database.create("last").unwrap();
+    for _ in 0..5 {
+        database
+            .work("last", &mut rows, &mut random, &mut next)
+            .unwrap();
+    }
+    let model = database.model();
+    // As after a checkpoint for which there was no room.
+    database.storage.close_file();
+    let disk = disk.copy();
+    let bytes = disk.contents(&log()).unwrap();
+    let groups: Vec<usize> = (0..bytes.len() - 4)
+        .filter(|&at| &bytes[at..at + 4] == b"FGRP")
+        .collect();
+    let (&mark, &last) = match groups.as_slice() {
+        [.., last, mark] => (mark, last),
+        _ => panic!("two groups at least"),
+    };
+    let end = bytes.iter().rposition(|&byte| byte != 0).unwrap();
+    assert!(end < mark + 48, "the mark has no records");
+    let length = u32::from_le_bytes(bytes[last + 32..last + 36].try_into().unwrap()) as usize;
+    for byte in last..last + 48 + length {
+        let bit = 8 * byte + random.below(8) as usize;
+        assert!(
+            flip(&disk, &log(), bit, &[]),
+            "byte {byte} of the last group"
+        );
+    }
+    for byte in mark..=end {
+        // Nothing is lost with the mark.
+        let bit = 8 * byte + random.below(8) as usize;
+        flip(&disk, &log(), bit, std::slice::from_ref(&model));
+    }
+    // Work goes on behind the mark.
+    let mut database = Database::open(&disk, &options).unwrap();
+    assert_eq!(database.model(), model);
+    database.create("more").unwrap();
+    let model = database.model();
+    assert_eq!(
+        Database::open(&disk.copy(), &options).unwrap().model(),
+        model
+    );
+}
+
 /// The state before the last group of the log.
 fn without_last_group(disk: &mut Simulated) -> Option<Model> {
     let mut bytes = disk.contents(&log()).unwrap();

@@ -45,7 +45,8 @@
 //! *Recovery.* The root, then the commits in the log behind its place, in their order; slots in the log are looked up in the root's, and the rows get new
 //! ones. It writes nothing before it is done; then a checkpoint begins the new naming of slots. Cut short, it starts again from the same root and log.
 //!
-//! *Closing* takes a checkpoint whose root is marked clean, and removes the log: a clean database is one file.
+//! *Closing* takes a checkpoint whose root is marked clean, and removes the log: a clean database is one file. If there is no room for the checkpoint, the log
+//! stays, with an end mark: damage of its last group is told from what a crash tore.
 //!
 //! A log says for which root it was begun. If that is newer than the newest valid root, that root was damaged; its predecessor is never taken for it.
 
@@ -222,6 +223,10 @@ impl Durable {
     /// Lets the files go: from now on others may open the database.
     pub(crate) fn close(&self) {
         if self.process == std::process::id() {
+            if self.synchronous() != Synchronous::Off {
+                // Without the end mark the log is as right, and damage of its last group looks like a crash.
+                let _ = self.log.seal();
+            }
             self.log.break_off("it was closed".into());
             *self.file.lock() = None;
         }

@@ -12,6 +12,7 @@
 //!   so what a failed write left behind is never taken for a group.
 //! - `synced` in a header is how far the log was known to be durable when the group was written. So a bad group below the `synced` of a later
 //!   header is damage; one above all of them is the torn tail of a crash, and is cut.
+//! - A log that stays when its database is closed ends with a group without records ([`Log::seal`]): nothing before it is taken for a torn tail.
 //! - After a write that failed for want of space the next group goes to the same place. After any other failure, and after a sync that failed, nothing is written
 //!   any more: what is durable is unknown.
 //! - Records that nobody waits for ([`Log::note`]) survive a failed write: they go into the next group. The others were reported as failed, and go.
@@ -258,6 +259,28 @@ impl Log {
             state.writing = false;
             self.changed.notify_all();
         }
+        state.check()
+    }
+
+    /// Ends a log that stays: makes it durable, and says so in a last group without records. From then on what can't be read of it is damage.
+    pub(super) fn seal(&self) -> Result<()> {
+        self.sync()?;
+        let mut state = self.wait_for_writer();
+        state.check()?;
+        if state.end.lsn == state.first || state.synced < state.end.lsn {
+            return Ok(());
+        }
+        state.pending.push_back(Pending {
+            closed: true,
+            ..Pending::default()
+        });
+        state.writing = true;
+        state = self.write_pending(state);
+        if state.broken.is_none() && state.synced < state.end.lsn {
+            state = self.sync_written(state);
+        }
+        state.writing = false;
+        self.changed.notify_all();
         state.check()
     }
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ast
 import multiprocessing
 import os
 import random
@@ -717,6 +718,47 @@ def test_the_setting_of_compression(path: Path) -> None:
         with pytest.raises(firndb.Error) as caught:
             con.execute("SET compression = 'best'")
         assert caught.value.sqlstate == "22023"
+
+
+def test_a_limit_on_file_sizes_ends_no_process(path: Path) -> None:
+    # Python ignores SIGXFSZ; a program that does not is not ended by it either.
+    printed = left(
+        path,
+        """
+import resource, signal
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+con.execute("SET compression = 'none'; CREATE TABLE t (i INTEGER, s VARCHAR)")
+hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, hard))
+done, failed = 0, set()
+for i in range(20):
+    for statement in (f"INSERT INTO t SELECT {i}, repeat('x', 2000) || r FROM range(100) AS s(r)", 'CHECKPOINT'):
+        try:
+            con.execute(statement)
+            done += statement != 'CHECKPOINT'
+        except firndb.Error as error:
+            failed.add(error.sqlstate)
+for statement in (
+    "COPY (SELECT repeat('x', 1000) || r FROM range(100000) AS s(r)) TO 'PATH.csv'",
+    "CREATE TABLE large AS SELECT random() AS h, r FROM range(1000000) AS s(r)",
+):
+    try:
+        con.execute(statement)
+        failed.add('nothing: ' + statement)
+    except firndb.Error as error:
+        failed.add(error.sqlstate)
+assert con.execute('SELECT count(*) FROM t').fetchone() == (100 * done,)
+resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+con.execute("INSERT INTO t VALUES (-1, 'after'); CHECKPOINT")
+print(done, sorted(failed), flush=True)
+""".replace("PATH", str(path)),
+    )
+    done, failed = printed.split(maxsplit=1)
+    assert set(ast.literal_eval(failed)) <= {"53100", "58030"}
+    assert "53100" in failed
+    assert 0 < int(done) < 20
+    with opened(path) as con:
+        assert con.execute("SELECT count(*), min(i) FROM t").fetchone() == (100 * int(done) + 1, -1)
 
 
 def test_a_full_disk_is_an_error_and_work_goes_on_when_there_is_room(path: Path) -> None:

@@ -41,6 +41,7 @@ pub mod options;
 pub mod paths;
 pub mod reader;
 pub mod table;
+mod target;
 mod values;
 pub mod writer;
 

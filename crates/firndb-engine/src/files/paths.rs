@@ -13,6 +13,9 @@ use crate::{Error, Result, SqlState};
 pub fn file_error(path: &Path, doing: &str, error: &std::io::Error) -> Error {
     let state = match error.kind() {
         std::io::ErrorKind::NotFound => SqlState::UndefinedFile,
+        std::io::ErrorKind::StorageFull
+        | std::io::ErrorKind::QuotaExceeded
+        | std::io::ErrorKind::FileTooLarge => SqlState::DiskFull,
         _ => SqlState::IoError,
     };
     Error::new(

@@ -20,6 +20,7 @@ use parquet::file::properties::WriterProperties;
 
 use super::options::{Compression, CsvOptions, FileOptions, Format, Newline};
 use super::paths::file_error;
+use super::target::Target;
 use crate::expr::{moments_as, show};
 use crate::types::{full, retyped};
 use crate::{Error, Result, SqlState};
@@ -69,11 +70,11 @@ impl FileWriter {
             temporary,
             rows: 0,
         };
-        writer.sink = Some(writer.open_sink(file, options)?);
+        writer.sink = Some(writer.open_sink(Target::new(file), options)?);
         Ok(writer)
     }
 
-    fn open_sink(&self, file: File, options: &FileOptions) -> Result<Sink> {
+    fn open_sink(&self, file: Target, options: &FileOptions) -> Result<Sink> {
         let shown = &self.shown;
         Ok(match options.format {
             Format::Csv => {
@@ -208,13 +209,13 @@ impl Drop for FileWriter {
 
 /// Where bytes go, compressed or not.
 enum Output {
-    Plain(BufWriter<File>),
-    Gzip(Box<flate2::write::GzEncoder<BufWriter<File>>>),
-    Zstd(Box<zstd::Encoder<'static, BufWriter<File>>>),
+    Plain(BufWriter<Target>),
+    Gzip(Box<flate2::write::GzEncoder<BufWriter<Target>>>),
+    Zstd(Box<zstd::Encoder<'static, BufWriter<Target>>>),
 }
 
 impl Output {
-    fn compressed(file: File, path: &Path, options: &FileOptions) -> Result<Output> {
+    fn compressed(file: Target, path: &Path, options: &FileOptions) -> Result<Output> {
         let plain = BufWriter::with_capacity(1 << 20, file);
         let compression = options
             .compression
@@ -249,7 +250,7 @@ impl Output {
         let file = plain
             .into_inner()
             .map_err(std::io::IntoInnerError::into_error)?;
-        match file.sync_all() {
+        match file.sync() {
             // Pipes and devices can't be synced.
             Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => Ok(()),
             other => other,

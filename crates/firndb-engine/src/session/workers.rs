@@ -37,6 +37,8 @@ impl Workers {
             .worker_threads(threads.max(1))
             .thread_name("firndb")
             .thread_stack_size(WORKER_STACK)
+            // They spill, and write what is exported.
+            .on_thread_start(firndb_storage::memory::file_size::block_signal)
             .enable_time()
             .build()
             .map_err(|error| {

@@ -11,6 +11,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::memory::file_size;
+
 /// How a file is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
@@ -121,6 +123,7 @@ impl HostFile for RealFile {
     }
 
     fn write_at(&self, bytes: &[u8], at: u64) -> Result<()> {
+        file_size::check(at.saturating_add(bytes.len() as u64))?;
         self.0.write_all_at(bytes, at)
     }
 
@@ -133,6 +136,10 @@ impl HostFile for RealFile {
     }
 
     fn set_length(&self, length: u64) -> Result<()> {
+        // Cutting is always allowed.
+        if length > self.length()? {
+            file_size::check(length)?;
+        }
         self.0.set_len(length)
     }
 

@@ -333,6 +333,9 @@ impl Claim {
                     limit: used,
                 }
             }
+            ErrorKind::FileTooLarge => {
+                Error::DiskFull(format!("writing to memory failed: {error}"))
+            }
             _ => Error::System(format!("writing to memory failed: {error}")),
         }
     }

@@ -15,6 +15,7 @@
 
 pub mod arena;
 pub mod budget;
+pub mod file_size;
 mod open;
 mod pages;
 pub mod private;

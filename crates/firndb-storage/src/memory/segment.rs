@@ -70,6 +70,7 @@ mod memfd {
 
     use parking_lot::RwLock;
 
+    use super::super::file_size;
     use super::{Buffer, Error, NonNull, Result, Segment, Source};
 
     /// The segments of the process by the address of their mapping: length and descriptor. A forked child never touches the
@@ -91,6 +92,8 @@ mod memfd {
     pub(in crate::memory) const SMALLEST: usize = 16 << 20;
     /// The size of the segments of a large arena (a larger range has a segment of its own).
     pub(in crate::memory) const LARGEST: usize = 1 << 30;
+    /// A multiple of every page size, and a fraction of every segment.
+    const GRANULE: usize = 64 << 10;
     /// Whether `discard` gives pages back.
     pub(in crate::memory) const DISCARDS: bool = true;
     /// Whether a forked child sees what happens to the pages later.
@@ -100,6 +103,11 @@ mod memfd {
         /// A new segment of `len` bytes, a multiple of the page size; no page is in use yet.
         pub(in crate::memory) fn create(len: usize) -> Result<Self> {
             let file = create_file().map_err(|error| system("memfd_create", &error))?;
+            file_size::check(len as u64).map_err(|error| {
+                Error::DiskFull(format!(
+                    "the limit on the size of files (RLIMIT_FSIZE) leaves no room for {len} bytes of memory: {error}"
+                ))
+            })?;
             file.set_len(len as u64)
                 .map_err(|error| system("ftruncate", &error))?;
             let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
@@ -164,7 +172,50 @@ mod memfd {
             offset: usize,
             bytes: &[u8],
         ) -> io::Result<()> {
-            self.file.write_all_at(bytes, offset as u64)
+            match file_size::check((offset + bytes.len()) as u64) {
+                Ok(()) => self.file.write_all_at(bytes, offset as u64),
+                // The limit is for writes: pages that are there already can be stored to.
+                Err(_) => self.store(offset, bytes),
+            }
+        }
+
+        /// Fills a range through a mapping of its own, which the limit on the size of files does not concern.
+        fn store(&self, offset: usize, bytes: &[u8]) -> io::Result<()> {
+            if bytes.is_empty() {
+                return Ok(());
+            }
+            let ahead = offset % GRANULE;
+            let len = ahead + bytes.len();
+            // SAFETY: a new mapping of a file that we own, at an address that the kernel chooses.
+            let base = unsafe {
+                libc::mmap(
+                    std::ptr::null_mut(),
+                    len,
+                    libc::PROT_READ | libc::PROT_WRITE,
+                    libc::MAP_SHARED,
+                    self.file.as_raw_fd(),
+                    (offset - ahead) as libc::off_t,
+                )
+            };
+            if base == libc::MAP_FAILED {
+                return Err(io::Error::last_os_error());
+            }
+            // SAFETY: the pages are those of the mapping. Without memory for them this fails, where a store would be a SIGBUS.
+            let populated = unsafe { libc::madvise(base, len, libc::MADV_POPULATE_WRITE) };
+            let result = match populated {
+                0 => {
+                    // SAFETY: `ahead + bytes.len()` bytes are mapped; the caller says that these are his, and `bytes` lie elsewhere.
+                    unsafe {
+                        let to = base.cast::<u8>().add(ahead);
+                        std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
+                    }
+                    Ok(())
+                }
+                _ => Err(io::Error::last_os_error()),
+            };
+            // SAFETY: our own mapping, which nobody else knows.
+            unsafe { libc::munmap(base, len) };
+            result
         }
 
         /// Makes the pages of a range (page-aligned, held by the caller alone) exist and writable in place.
@@ -190,6 +241,7 @@ mod memfd {
                 let zeros = vec![0; len.min(1 << 20)];
                 for at in (0..len).step_by(zeros.len()) {
                     let piece = &zeros[..zeros.len().min(len - at)];
+                    file_size::check((offset + at + piece.len()) as u64)?;
                     self.file.write_all_at(piece, (offset + at) as u64)?;
                 }
             }

@@ -165,6 +165,19 @@ pub(super) fn equal_zeros(plan: LogicalPlan) -> Result<LogicalPlan> {
             }
             Ok(LogicalPlan::Distinct(Distinct::All(Arc::new(input))))
         }
+        LogicalPlan::Distinct(Distinct::On(mut distinct)) => {
+            // The first keys of the order are those that are distinct: both change alike.
+            let schema = Arc::clone(distinct.input.schema());
+            distinct.on_expr = std::mem::take(&mut distinct.on_expr)
+                .into_iter()
+                .map(|key| sort_key(key, &schema))
+                .collect::<Result<_>>()?;
+            distinct.sort_expr = match distinct.sort_expr.take() {
+                Some(keys) => Some(canonical_sort(keys, &schema)?),
+                None => None,
+            };
+            Ok(LogicalPlan::Distinct(Distinct::On(distinct)))
+        }
         LogicalPlan::Join(mut join) => {
             let (left, right) = (
                 Arc::clone(join.left.schema()),
@@ -329,13 +342,15 @@ fn window_keys(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
 fn canonical_sort(keys: Vec<SortExpr>, schema: &DFSchema) -> Result<Vec<SortExpr>> {
     keys.into_iter()
         .map(|mut key| {
-            key.expr = match orders::order_key(&key.expr, schema)? {
-                Some(order) => order,
-                None => canonical_key(key.expr, schema)?,
-            };
+            key.expr = sort_key(key.expr, schema)?;
             Ok(key)
         })
         .collect()
+}
+
+fn sort_key(key: Expr, schema: &DFSchema) -> Result<Expr> {
+    let order = orders::order_key(&key, schema)?;
+    canonical_key(order.unwrap_or(key), schema)
 }
 
 fn canonical_key(key: Expr, schema: &DFSchema) -> Result<Expr> {

@@ -2,25 +2,21 @@
 //!
 //! What is sorted, or compared by more or less, is then a value's *order key*. MIN and MAX become the first value in the order.
 
-use std::collections::HashMap;
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, Int32Array};
-use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field};
-use datafusion::common::{DFSchema, Result, ScalarValue, exec_err};
+use datafusion::common::{DFSchema, Result};
 use datafusion::functions_aggregate::first_last::first_value_udaf;
-use datafusion::logical_expr::expr::{AggregateFunction, WindowFunction};
+use datafusion::logical_expr::expr::{AggregateFunction, ScalarFunction, WindowFunction};
 use datafusion::logical_expr::{
-    BinaryExpr, ColumnarValue, Expr, ExprSchemable, Operator, ScalarFunctionArgs, ScalarUDF,
-    ScalarUDFImpl, Signature, SortExpr, Volatility, WindowFunctionDefinition,
+    BinaryExpr, Expr, ExprSchemable, Operator, SortExpr, WindowFunctionDefinition,
 };
 
-use super::aggregate;
-use super::intervals;
-use crate::types::Refinement;
-use crate::{Error, SqlState};
+use super::convert::message_name;
+use super::places::{Enums, labels_of, places_of};
+use super::{aggregate, intervals, nested};
+use crate::Error;
+use crate::types::{Refinement, flat, full};
 
 /// What an expression's values are sorted by, where that is not themselves.
 pub(super) fn order_key(expr: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
@@ -31,10 +27,11 @@ pub(super) fn order_key(expr: &Expr, schema: &DFSchema) -> Result<Option<Expr>> 
         return Ok(Some(intervals::length_of(expr.clone())));
     }
     let (_, field) = expr.to_field(schema)?;
-    Ok(labels(&field).map(|labels| place_of(expr.clone(), labels)))
+    Ok(Enums::of(&field).map(|enums| places_of(expr.clone(), enums)))
 }
 
-/// The comparison by more or less of an enum with another of its type, or with a label.
+/// The comparison by more or less of an enum with another of its type, or with a label, or of nested values with the same enums
+/// within.
 pub(super) fn comparison(binary: &BinaryExpr, schema: &DFSchema) -> Result<Option<Expr>> {
     use Operator::{Gt, GtEq, Lt, LtEq};
     if !matches!(binary.op, Lt | LtEq | Gt | GtEq) {
@@ -42,6 +39,17 @@ pub(super) fn comparison(binary: &BinaryExpr, schema: &DFSchema) -> Result<Optio
     }
     let (_, left) = binary.left.to_field(schema)?;
     let (_, right) = binary.right.to_field(schema)?;
+    if left.data_type().is_nested()
+        && let (Some(enums), Some(others)) = (Enums::of(&left), Enums::of(&right))
+        && enums == others
+    {
+        let places = BinaryExpr::new(
+            Box::new(places_of(binary.left.as_ref().clone(), enums)),
+            binary.op,
+            Box::new(places_of(binary.right.as_ref().clone(), others)),
+        );
+        return nested::comparison(&places, schema);
+    }
     let is_label = |expr: &Expr, field: &Field| {
         matches!(expr, Expr::Literal(_, _)) && field.data_type().is_string()
     };
@@ -56,6 +64,80 @@ pub(super) fn comparison(binary: &BinaryExpr, schema: &DFSchema) -> Result<Optio
         binary.op,
         Box::new(place_of(binary.right.as_ref().clone(), labels)),
     ))))
+}
+
+/// A function that compares values, or those of a list, over their places.
+pub(super) fn over_places(function: &ScalarFunction, schema: &DFSchema) -> Result<Option<Expr>> {
+    let keeps_list = match function.name() {
+        "array_sort" => true,
+        "array_min" | "array_max" => false,
+        "greatest" | "least" => return among(function, schema),
+        _ => return Ok(None),
+    };
+    let Some(list) = function.args.first() else {
+        return Ok(None);
+    };
+    let (_, field) = list.to_field(schema)?;
+    if let (false, DataType::List(item) | DataType::LargeList(item)) =
+        (keeps_list, field.data_type())
+        && item.data_type().is_nested()
+    {
+        return Err(Error::unsupported(format!(
+            "the least or greatest value of {} is not supported",
+            message_name(&field)
+        ))
+        .with_hint("Sort the list with list_sort and take its first or last value.")
+        .into());
+    }
+    let Some(enums) = Enums::of(&field) else {
+        return Ok(None);
+    };
+    let (of_result, result) = match (&enums, full(&field).data_type()) {
+        (_, _) if keeps_list => (enums.clone(), flat(&field)),
+        (Enums::Within(items), DataType::List(item) | DataType::LargeList(item)) => {
+            let [Some(of_item)] = items.as_slice() else {
+                return Ok(None);
+            };
+            (of_item.clone(), flat(item))
+        }
+        _ => return Ok(None),
+    };
+    let mut sorted = function.clone();
+    if let Some(list) = sorted.args.first_mut() {
+        *list = places_of(std::mem::take(list), enums);
+    }
+    Ok(Some(labels_of(
+        Expr::ScalarFunction(sorted),
+        of_result,
+        Arc::new(result),
+    )))
+}
+
+/// GREATEST and LEAST of values with the same enums.
+fn among(function: &ScalarFunction, schema: &DFSchema) -> Result<Option<Expr>> {
+    let mut known: Option<(Enums, Field)> = None;
+    let mut args = Vec::with_capacity(function.args.len());
+    for arg in &function.args {
+        let (_, field) = arg.to_field(schema)?;
+        if field.data_type().is_null() {
+            args.push(arg.clone());
+            continue;
+        }
+        let Some(enums) = Enums::of(&field) else {
+            return Ok(None);
+        };
+        if let Some((others, other)) = &known
+            && (*others != enums
+                || field.data_type().is_nested() && field.data_type() != other.data_type())
+        {
+            return Ok(None);
+        }
+        args.push(places_of(arg.clone(), enums.clone()));
+        known.get_or_insert((enums, flat(&field)));
+    }
+    let mut sorted = function.clone();
+    sorted.args = args;
+    Ok(known.map(|(enums, field)| labels_of(Expr::ScalarFunction(sorted), enums, Arc::new(field))))
 }
 
 /// MIN and MAX by an order key, or of a type that they would lose.
@@ -102,6 +184,16 @@ pub(super) fn within(
     schema: &DFSchema,
 ) -> Result<Option<AggregateFunction>> {
     if function.params.distinct {
+        for sort in &function.params.order_by {
+            if Enums::of(&sort.expr.to_field(schema)?.1).is_some() {
+                return Err(Error::unsupported(format!(
+                    "{}(DISTINCT …) with ORDER BY over an enum is not supported",
+                    function.func.name()
+                ))
+                .with_hint("Sort the distinct values in a subquery, or with list_sort.")
+                .into());
+            }
+        }
         return Ok(None);
     }
     let mut sorted = function.clone();
@@ -147,81 +239,6 @@ pub(super) fn labels(field: &Field) -> Option<Vec<String>> {
 }
 
 /// The place of a label in its enum, from 1.
-#[derive(Debug)]
-struct Place {
-    labels: Vec<String>,
-    places: HashMap<String, i32, ahash::RandomState>,
-    signature: Signature,
-}
-
-const NAME: &str = "enum_place";
-
-impl PartialEq for Place {
-    fn eq(&self, other: &Self) -> bool {
-        self.labels == other.labels
-    }
-}
-
-impl Eq for Place {}
-
-impl Hash for Place {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.labels.hash(state);
-    }
-}
-
 pub(super) fn place_of(expr: Expr, labels: Vec<String>) -> Expr {
-    let places = labels.iter().cloned().zip(1..).collect();
-    let function = Place {
-        labels,
-        places,
-        signature: Signature::any(1, Volatility::Immutable),
-    };
-    ScalarUDF::new_from_impl(function).call(vec![expr])
-}
-
-impl Place {
-    fn places(&self, values: &ArrayRef) -> Result<ArrayRef> {
-        let values = cast(values, &DataType::Utf8View)?;
-        let places = values
-            .as_string_view()
-            .iter()
-            .map(|label| match label {
-                None => Ok(None),
-                Some(label) => match self.places.get(label) {
-                    Some(place) => Ok(Some(*place)),
-                    None => Err(Error::new(
-                        SqlState::InvalidTextRepresentation,
-                        format!("invalid input value for enum: \"{label}\""),
-                    )),
-                },
-            })
-            .collect::<crate::Result<Int32Array>>()?;
-        Ok(Arc::new(places))
-    }
-}
-
-impl ScalarUDFImpl for Place {
-    fn name(&self) -> &str {
-        NAME
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Ok(DataType::Int32)
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        match args.args.as_slice() {
-            [ColumnarValue::Array(values)] => self.places(values).map(ColumnarValue::Array),
-            [ColumnarValue::Scalar(value)] => {
-                let places = self.places(&value.to_array()?)?;
-                ScalarValue::try_from_array(&places, 0).map(ColumnarValue::Scalar)
-            }
-            _ => exec_err!("{NAME} takes one label"),
-        }
-    }
+    places_of(expr, Enums::of_labels(labels))
 }

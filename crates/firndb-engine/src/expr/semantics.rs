@@ -250,6 +250,9 @@ fn checked(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             if let Some(local) = in_session_zone(function, schema)? {
                 return Ok(Transformed::yes(local));
             }
+            if let Some(sorted) = orders::over_places(function, schema)? {
+                return Ok(Transformed::yes(sorted));
+            }
             if let Some(unified) = unified_call(function, schema)? {
                 return Ok(Transformed::yes(unified));
             }

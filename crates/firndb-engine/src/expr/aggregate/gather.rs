@@ -22,6 +22,7 @@ use super::frames::Frame;
 use super::middle::as_moment;
 use super::one_nan;
 use crate::expr::convert::type_name;
+use crate::expr::places::Enums;
 use crate::parse::QUANTILE_FROM_TOP;
 use crate::types::canonical;
 use crate::{Error, SqlState};
@@ -72,6 +73,7 @@ pub(super) fn middle(args: &AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         data_type: field.data_type().clone(),
         values: Vec::new(),
         fraction: Some(0.5),
+        enums: None,
     }))
 }
 
@@ -226,6 +228,7 @@ impl AggregateUDFImpl for Gathering {
             data_type: field.data_type().clone(),
             values: Vec::new(),
             fraction: None,
+            enums: Enums::of(field),
         });
         Ok(one_nan::accumulator(gathered, &args.return_field))
     }
@@ -238,6 +241,8 @@ struct Gathered {
     data_type: DataType,
     values: Vec<ArrayRef>,
     fraction: Option<f64>,
+    /// Where the values have labels, whose order is theirs.
+    enums: Option<Enums>,
 }
 
 impl Gathered {
@@ -329,8 +334,14 @@ impl Accumulator for Gathered {
                 }
                 ScalarValue::try_from_array(&values, most.1)
             }
-            Kind::Quantile => quantile(&values, self.fraction, false),
-            Kind::QuantileFromTop => quantile(&values, self.fraction, true),
+            Kind::Quantile | Kind::QuantileFromTop => {
+                let keys = match &self.enums {
+                    Some(enums) => enums.places(&values)?,
+                    None => Arc::clone(&values),
+                };
+                let from_top = self.kind == Kind::QuantileFromTop;
+                quantile(&values, &keys, self.fraction, from_top)
+            }
             Kind::Percentile if self.data_type.is_temporal() => between(&values, self.fraction),
             Kind::Percentile => percentile(&values, self.fraction),
             Kind::Deviation if self.data_type.is_temporal() => deviation_of_moments(&values),
@@ -471,12 +482,17 @@ fn between(values: &ArrayRef, fraction: Option<f64>) -> Result<ScalarValue> {
     ScalarValue::try_from_array(&moment, 0)
 }
 
-fn quantile(values: &ArrayRef, fraction: Option<f64>, from_top: bool) -> Result<ScalarValue> {
+fn quantile(
+    values: &ArrayRef,
+    keys: &ArrayRef,
+    fraction: Option<f64>,
+    from_top: bool,
+) -> Result<ScalarValue> {
     let Some(fraction) = fraction else {
         return ScalarValue::try_from(values.data_type());
     };
     check_fraction(fraction)?;
-    let order = ordered(values)?;
+    let order = ordered(keys)?;
     let place = (fraction * values.len() as f64).ceil().max(1.0) as usize - 1;
     let place = place.min(values.len() - 1);
     let place = if from_top {

@@ -4,6 +4,9 @@
 //! table (`ORDER BY t.a`), a column of FROM goes before an output of the same name. DataFusion takes the output, or calls
 //! the name ambiguous. Here such outputs get names of their own while the query is planned, and their names back above it. A
 //! name that FROM lacks stays the output's.
+//!
+//! Keys that are no outputs reach below a select list only if it is a projection alone. Above an UNNEST in it they are outputs of
+//! their own while the query is planned, and are left out above it: `SELECT unnest(l) FROM t ORDER BY i`.
 
 use std::ops::ControlFlow;
 
@@ -19,7 +22,7 @@ use crate::parse::UNIQUE;
 
 /// Whether ORDER BY may mean a column of FROM by the name of an output.
 pub(super) fn concerns(query: &Query) -> bool {
-    !contested(query).is_empty()
+    !contested(query).is_empty() || unnests(query)
 }
 
 /// Plans a query whose ORDER BY may mean columns of FROM by the names of outputs.
@@ -40,7 +43,87 @@ pub(super) fn plan(query: Query, context: &mut dyn RelationPlannerContext) -> Re
             }
         }
     }
+    // A key over outputs, which FROM lacks, is none to add: the query as it is then plans, or says what is wrong.
+    if unnests(&query) {
+        let mut keyed = query.clone();
+        if add_keys(&mut keyed)
+            && let Ok(plan) = context.plan(derived(keyed, None))
+        {
+            return without_keys(plan);
+        }
+    }
     context.plan(derived(query, None))
+}
+
+/// Whether the select list of a sorted query has an UNNEST.
+fn unnests(query: &Query) -> bool {
+    let (Some(order), SetExpr::Select(select)) = (&query.order_by, query.body.as_ref()) else {
+        return false;
+    };
+    matches!(order.kind, OrderByKind::Expressions(_))
+        && select.distinct.is_none()
+        && select.projection.iter().any(|item| match item {
+            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
+                has_unnest(expr)
+            }
+            _ => false,
+        })
+}
+
+fn has_unnest(expr: &Expr) -> bool {
+    let mut names = Names::default();
+    let ControlFlow::Continue(()) = expr.visit(&mut names);
+    names.unnests
+}
+
+fn key_name(place: usize) -> String {
+    format!("{place}{}", key_end())
+}
+
+fn key_end() -> String {
+    format!("{UNIQUE}k")
+}
+
+/// Makes outputs of the keys that are none; false where there are no such keys.
+fn add_keys(query: &mut Query) -> bool {
+    let SetExpr::Select(select) = query.body.as_mut() else {
+        return false;
+    };
+    let outputs = select.projection.len();
+    let Some(OrderByKind::Expressions(keys)) = query.order_by.as_mut().map(|order| &mut order.kind)
+    else {
+        return false;
+    };
+    for (place, key) in keys.iter_mut().enumerate() {
+        let is_output = match &key.expr {
+            Expr::Value(_) => true,
+            Expr::Identifier(name) => select.projection.iter().any(|item| {
+                matches!(item, SelectItem::ExprWithAlias { alias, .. } if alias.value == name.value)
+            }),
+            other => has_unnest(other),
+        };
+        if is_output {
+            continue;
+        }
+        let alias = Ident::with_quote('"', key_name(place));
+        let expr = std::mem::replace(&mut key.expr, Expr::Identifier(alias.clone()));
+        select
+            .projection
+            .push(SelectItem::ExprWithAlias { expr, alias });
+    }
+    select.projection.len() > outputs
+}
+
+/// Leaves the keys out that were made outputs.
+fn without_keys(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let end = key_end();
+    let columns: Vec<PlanExpr> = plan
+        .schema()
+        .iter()
+        .filter(|(_, field)| !field.name().ends_with(&end))
+        .map(|(qualifier, field)| PlanExpr::Column(Column::from((qualifier, field))))
+        .collect();
+    LogicalPlanBuilder::from(plan).project(columns)?.build()
 }
 
 /// Outputs whose names ORDER BY also uses within expressions or with a table.
@@ -73,10 +156,11 @@ fn contested(query: &Query) -> Vec<String> {
         .collect()
 }
 
-/// The names of columns in an expression, outside subqueries.
+/// The names of columns in an expression, and whether it has an UNNEST, outside subqueries.
 #[derive(Default)]
 struct Names {
     names: Vec<String>,
+    unnests: bool,
     depth: usize,
 }
 
@@ -99,6 +183,12 @@ impl Visitor for Names {
             Expr::CompoundIdentifier(parts) => parts.last(),
             _ => None,
         };
+        if self.depth == 0
+            && let Expr::Function(function) = expr
+        {
+            let name = function.name.0.last().and_then(|part| part.as_ident());
+            self.unnests |= name.is_some_and(|name| name.value.eq_ignore_ascii_case("unnest"));
+        }
         if self.depth == 0
             && let Some(name) = name
         {

@@ -18,6 +18,7 @@ mod described;
 pub mod dml;
 mod explain;
 mod forms;
+mod grouping_sets;
 mod kept;
 mod keys;
 mod limits;
@@ -186,7 +187,8 @@ fn returned(context: &StatementContext, outcome: Outcome) -> Result<Outcome> {
 
 /// A planned query, with what DataFusion's joins would get wrong rewritten: predicates over subqueries, scalar subqueries.
 fn sound(plan: LogicalPlan) -> Result<LogicalPlan> {
-    unnest::rewrite(single_row::guard(membership::rewrite(plan)?)?)
+    let plan = membership::rewrite(grouping_sets::rewrite(plan)?)?;
+    unnest::rewrite(single_row::guard(plan)?)
 }
 
 /// 42703 for a table's column, with the nearest name as hint.

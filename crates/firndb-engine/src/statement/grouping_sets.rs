@@ -80,9 +80,10 @@ fn by_columns(aggregate: Aggregate) -> PlanResult<Transformed<LogicalPlan>> {
     let aggregates = aggregates.collect::<PlanResult<Vec<_>>>()?;
     let below = Arc::new(LogicalPlan::Projection(below));
     let grouped = Aggregate::try_new(below, vec![Expr::GroupingSet(sets)], aggregates)?;
-    // Under the names that they had.
+    // Under the names that they had, without the number of the set, which is the aggregate's own.
     let columns = grouped.schema.iter().zip(aggregate.schema.iter());
-    let columns = columns.map(|(new, (qualifier, field))| {
+    let shown = columns.filter(|(_, (_, field))| field.name() != Aggregate::INTERNAL_GROUPING_ID);
+    let columns = shown.map(|(new, (qualifier, field))| {
         Expr::from(new).alias_qualified(qualifier.cloned(), field.name())
     });
     let columns = columns.collect();

@@ -56,7 +56,7 @@ fn class_of(state: SqlState) -> &'static str {
         "23" => "IntegrityError",
         _ if state == SqlState::InvalidParameterValue => "ProgrammingError",
         "21" | "22" => "DataError",
-        "25" | "40" | "53" | "54" | "57" | "58" => "OperationalError",
+        "25" | "40" | "53" | "54" | "55" | "57" | "58" => "OperationalError",
         "24" | "26" | "2B" | "3B" | "3D" | "3F" | "42" => "ProgrammingError",
         _ => "InternalError",
     }

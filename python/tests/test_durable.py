@@ -33,7 +33,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def opened(path: Path | str, **options: Any) -> Iterator[firndb.Connection]:
+def opened(path: Path | str | bytes, **options: Any) -> Iterator[firndb.Connection]:
     connection = firndb.connect(path, **options)
     try:
         yield connection
@@ -530,8 +530,9 @@ def test_results_outlive_their_database(path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["with spaces.firn", "Größe ☃.firn", "no_suffix", "'quoted\"; DROP.firn"])
 def test_any_name_will_do(tmp_path: Path, name: str) -> None:
-    for kind in (str, Path, os.fsencode):
-        with opened(kind(tmp_path / name)) as con:  # type: ignore[operator]
+    path = tmp_path / name
+    for spelt in (str(path), path, os.fsencode(path)):
+        with opened(spelt) as con:
             con.execute("CREATE TABLE IF NOT EXISTS t AS SELECT 1 AS i")
             assert con.sql("FROM t").fetchall() == [(1,)]
 

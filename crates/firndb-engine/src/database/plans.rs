@@ -59,8 +59,6 @@ impl Plans {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use std::sync::Arc;
 
     use arrow::array::AsArray;

@@ -1,8 +1,9 @@
-//! The function that makes equal floating point numbers the same, and the type in which two sides of a comparison meet.
+//! The functions that make equal floating point numbers the same, and the type in which two sides of a comparison meet.
 //!
 //! A floating point number beside a decimal, and a REAL beside an integer, are compared as doubles, as in PostgreSQL: the REAL
 //! widens exactly, so that all spellings of a comparison and all numbers of up to 15 digits agree.
 
+use arrow::array::ArrayRef;
 use arrow::datatypes::{DataType, Field};
 use datafusion::common::{Result, ScalarValue, exec_err};
 use datafusion::logical_expr::{
@@ -12,28 +13,49 @@ use std::sync::Arc;
 
 use crate::types::{canonical, has_floats, one_nan};
 
-/// The function's name.
+/// The name of the function that makes one of the zeros, too.
 pub(super) const NAME: &str = "canonical_float";
 
-/// Brings floating point numbers, and those in lists and structs, to the zero and the NaN that stand for all.
+/// Brings floating point numbers, and those in lists and structs, to the one NaN, and perhaps to the one zero.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(super) struct CanonicalFloat {
+pub(crate) struct CanonicalFloat {
     signature: Signature,
+    /// Whether -0.0 becomes 0.0.
+    one_zero: bool,
 }
 
 impl CanonicalFloat {
+    fn function(one_zero: bool) -> ScalarUDF {
+        ScalarUDF::new_from_impl(CanonicalFloat {
+            signature: Signature::any(1, Volatility::Immutable),
+            one_zero,
+        })
+    }
+
     /// The expression with one zero and one NaN.
     pub(super) fn call(expr: Expr) -> Expr {
-        let function = CanonicalFloat {
-            signature: Signature::any(1, Volatility::Immutable),
-        };
-        ScalarUDF::new_from_impl(function).call(vec![expr])
+        Self::function(true).call(vec![expr])
+    }
+
+    /// The function for what others yield, a function of DataFusion's or a file: it leaves zeros alone.
+    pub(crate) fn one_nan() -> ScalarUDF {
+        Self::function(false)
+    }
+
+    fn brought(&self, values: &ArrayRef) -> Result<ArrayRef> {
+        Ok(match self.one_zero {
+            true => canonical(values)?,
+            false => one_nan(values)?,
+        })
     }
 }
 
 impl ScalarUDFImpl for CanonicalFloat {
     fn name(&self) -> &str {
-        NAME
+        match self.one_zero {
+            true => NAME,
+            false => "one_nan",
+        }
     }
 
     fn signature(&self) -> &Signature {
@@ -43,66 +65,24 @@ impl ScalarUDFImpl for CanonicalFloat {
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         match types {
             [floats] if has_floats(floats) => Ok(floats.clone()),
-            _ => exec_err!("{NAME} takes one value with floating point numbers"),
+            _ => exec_err!(
+                "{} takes one value with floating point numbers",
+                self.name()
+            ),
         }
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let [value] = args.args.as_slice() else {
-            return exec_err!("{NAME} takes one value with floating point numbers");
+            return exec_err!(
+                "{} takes one value with floating point numbers",
+                self.name()
+            );
         };
         match value {
-            ColumnarValue::Array(array) => Ok(ColumnarValue::Array(canonical(array)?)),
+            ColumnarValue::Array(array) => self.brought(array).map(ColumnarValue::Array),
             ColumnarValue::Scalar(value) => {
-                let array = canonical(&value.to_array()?)?;
-                ScalarValue::try_from_array(&array, 0).map(ColumnarValue::Scalar)
-            }
-        }
-    }
-}
-
-/// The name of the function that leaves zeros alone.
-pub(super) const ONE_NAN: &str = "one_nan";
-
-/// Brings what a foreign function or file yields to the one NaN.
-#[derive(Debug, PartialEq, Eq, Hash)]
-pub(crate) struct OneNan {
-    signature: Signature,
-}
-
-impl OneNan {
-    /// The function.
-    pub(crate) fn function() -> ScalarUDF {
-        ScalarUDF::new_from_impl(OneNan {
-            signature: Signature::any(1, Volatility::Immutable),
-        })
-    }
-}
-
-impl ScalarUDFImpl for OneNan {
-    fn name(&self) -> &str {
-        ONE_NAN
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        match types {
-            [floats] if has_floats(floats) => Ok(floats.clone()),
-            _ => exec_err!("{ONE_NAN} takes one value with floating point numbers"),
-        }
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let [value] = args.args.as_slice() else {
-            return exec_err!("{ONE_NAN} takes one value with floating point numbers");
-        };
-        match value {
-            ColumnarValue::Array(array) => Ok(ColumnarValue::Array(one_nan(array)?)),
-            ColumnarValue::Scalar(value) => {
-                let array = one_nan(&value.to_array()?)?;
+                let array = self.brought(&value.to_array()?)?;
                 ScalarValue::try_from_array(&array, 0).map(ColumnarValue::Scalar)
             }
         }

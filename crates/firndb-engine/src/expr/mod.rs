@@ -33,7 +33,7 @@ use datafusion::optimizer::Analyzer;
 pub use assign::assign;
 pub(crate) use assign::assign_in;
 pub(crate) use branches::set_inputs;
-pub(crate) use canonical_float::OneNan;
+pub(crate) use canonical_float::CanonicalFloat;
 pub(crate) use cast::{CAST, session_zone};
 pub(crate) use convert::{POWERS, json};
 pub(crate) use exclusion::function as excluding_function;

@@ -27,7 +27,7 @@ use super::branches::{
     refined_union, refined_values, settled_set, settled_union, unified_call, unified_case,
     unified_rows,
 };
-use super::canonical_float::{CanonicalFloat, OneNan};
+use super::canonical_float::CanonicalFloat;
 use super::cast::{Cast, is_lossless};
 use super::convert::{Rule, canonical_type, message_name};
 use super::floats;
@@ -266,7 +266,7 @@ fn checked(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
                 return Ok(Transformed::yes(refined));
             }
             if yields_nans(function) && has_floats(&expr.get_type(schema)?) {
-                return Ok(Transformed::yes(OneNan::function().call(vec![expr])));
+                return Ok(Transformed::yes(CanonicalFloat::one_nan().call(vec![expr])));
             }
             let unit = match expr.get_type(schema)? {
                 DataType::Timestamp(unit, zone) => Some((unit, zone)),

@@ -39,7 +39,7 @@ use super::infer;
 use super::options::{FileOptions, Format};
 use super::paths::{expand, file_error};
 use super::reader::{Order, Reading, batches, file_name_field, missing_column};
-use crate::expr::OneNan;
+use crate::expr::CanonicalFloat;
 use crate::scan::frame::compute_schema;
 use crate::types::has_floats;
 use crate::{Error, Result};
@@ -216,7 +216,7 @@ fn one_nan(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     if !schema.fields().iter().any(floats) {
         return Ok(plan);
     }
-    let function = Arc::new(OneNan::function());
+    let function = Arc::new(CanonicalFloat::one_nan());
     let options = Arc::new(ConfigOptions::default());
     let columns = schema
         .fields()

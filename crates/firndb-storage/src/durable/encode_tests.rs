@@ -1,7 +1,5 @@
 //! Every stored type goes to the file and comes back, however it lies there.
 
-#![allow(clippy::unwrap_used)]
-
 use std::sync::Arc;
 
 use arrow::array::{

@@ -124,23 +124,25 @@ impl ScalarUDFImpl for KernelFunction {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let constant = args
-            .args
-            .iter()
-            .all(|argument| matches!(argument, ColumnarValue::Scalar(_)));
-        let rows = if constant { 1 } else { args.number_rows };
-        let arrays = args
-            .args
-            .iter()
-            .map(|argument| argument.to_array(rows))
-            .collect::<Result<Vec<_>>>()?;
-        let result = (self.kernel.run)(&arrays)?;
-        debug_assert_eq!(result.len(), rows);
-        Ok(match constant {
-            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&result, 0)?),
-            false => ColumnarValue::Array(result),
-        })
+        over_arrays(&args, |arrays, _| (self.kernel.run)(arrays))
     }
+}
+
+/// Runs a function of arrays, and of a number of rows: one row where all arguments are constant, whose result is a constant, too.
+pub(super) fn over_arrays(
+    args: &ScalarFunctionArgs,
+    run: impl FnOnce(&[ArrayRef], usize) -> Result<ArrayRef>,
+) -> Result<ColumnarValue> {
+    let is_constant = |argument: &ColumnarValue| matches!(argument, ColumnarValue::Scalar(_));
+    let constant = args.args.iter().all(is_constant);
+    let rows = if constant { 1 } else { args.number_rows };
+    let arrays = args.args.iter().map(|argument| argument.to_array(rows));
+    let result = run(&arrays.collect::<Result<Vec<_>>>()?, rows)?;
+    debug_assert_eq!(result.len(), rows);
+    Ok(match constant {
+        true => ColumnarValue::Scalar(ScalarValue::try_from_array(&result, 0)?),
+        false => ColumnarValue::Array(result),
+    })
 }
 
 fn brought_to(given: &DataType, takes: Takes) -> Option<DataType> {

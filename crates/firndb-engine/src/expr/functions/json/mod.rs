@@ -14,12 +14,13 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray, ListBuilder, StringViewBuilder, UInt64Array};
 use arrow::datatypes::{DataType, Field, FieldRef};
-use datafusion::common::{Result, ScalarValue, exec_err};
+use datafusion::common::{Result, exec_err};
 use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
     Volatility,
 };
 
+use super::kernel::over_arrays;
 use super::kernel::undefined;
 use crate::expr::convert::json::{Json, parse, texts};
 use crate::expr::convert::{Conversion, Rule};
@@ -296,21 +297,9 @@ impl ScalarUDFImpl for JsonFunction {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let constant = args
-            .args
-            .iter()
-            .all(|argument| matches!(argument, ColumnarValue::Scalar(_)));
-        let rows = if constant { 1 } else { args.number_rows };
-        let arrays = args
-            .args
-            .iter()
-            .map(|argument| argument.to_array(rows))
-            .collect::<Result<Vec<_>>>()?;
-        let result = self.run(&arrays, &args.arg_fields, &args.return_field, rows)?;
-        let result = retyped(&result, args.return_field.data_type())?;
-        Ok(match constant {
-            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&result, 0)?),
-            false => ColumnarValue::Array(result),
+        over_arrays(&args, |arrays, rows| {
+            let result = self.run(arrays, &args.arg_fields, &args.return_field, rows)?;
+            Ok(retyped(&result, args.return_field.data_type())?)
         })
     }
 }

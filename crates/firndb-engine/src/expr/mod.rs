@@ -24,6 +24,7 @@ mod planner;
 mod refined;
 mod semantics;
 mod show;
+mod told_apart;
 
 use std::sync::Arc;
 

@@ -18,6 +18,7 @@ use super::cast::Cast;
 use super::convert::{Rule, message_name};
 use super::functions::searches::{contains_all, value_of};
 use super::operators::{arithmetic, comparison};
+use super::told_apart::told_apart;
 use crate::statement::{NAMED, TRUTH};
 use crate::types::has_floats;
 use crate::{Error, SqlState};
@@ -58,6 +59,9 @@ impl ExprPlanner for CheckedOperators {
                 let Expr::Literal(ScalarValue::Utf8(Some(text)), _) = &raw.right else {
                     return Ok(PlannerResult::Original(raw));
                 };
+                if name == NAMED && text.is_empty() {
+                    return Ok(PlannerResult::Planned(told_apart(raw.left)));
+                }
                 if name == NAMED {
                     return Ok(PlannerResult::Planned(raw.left.alias(text)));
                 }

@@ -69,23 +69,6 @@ pub(super) fn constant_keys(select: &mut Select) {
     }
 }
 
-/// How many grouping sets GROUP BY asks for: those of its CUBEs, ROLLUPs and GROUPING SETS multiply.
-pub(super) fn grouping_sets(select: &Select) -> usize {
-    let GroupByExpr::Expressions(keys, _) = &select.group_by else {
-        return 1;
-    };
-    keys.iter()
-        .map(|key| match key {
-            Expr::Cube(members) => 1_usize
-                .checked_shl(u32::try_from(members.len()).unwrap_or(u32::MAX))
-                .unwrap_or(usize::MAX),
-            Expr::Rollup(members) => members.len().saturating_add(1),
-            Expr::GroupingSets(sets) => sets.len().max(1),
-            _ => 1,
-        })
-        .fold(1, usize::saturating_mul)
-}
-
 /// `SELECT DISTINCT a + 1 … ORDER BY a + 1`: the sort expression is the item, and the planner knows it only by its name.
 /// A name that several different items have is ambiguous.
 pub(super) fn order_by_names(query: &mut Query) -> Result<()> {

@@ -28,6 +28,7 @@ mod descriptions;
 mod dialect;
 mod exclusion;
 mod from_first;
+mod grouping;
 mod insert;
 mod json;
 mod lambdas;

@@ -22,8 +22,8 @@ use super::{
     MAX_RANGES, MAX_SUBQUERIES, MAX_TERMS, ParameterNames, Parsed, too_deep,
 };
 use super::{
-    calls, chains::balanced, clauses, collations, exclusion, lambdas, laterals, limits, outer,
-    patterns, relations, rows, sampling, values, variables, windows,
+    calls, chains::balanced, clauses, collations, exclusion, grouping, lambdas, laterals, limits,
+    outer, patterns, relations, rows, sampling, values, variables, windows,
 };
 use crate::error::{Error, Result, SqlState};
 
@@ -400,7 +400,7 @@ impl VisitorMut for Normalizer<'_> {
             let error = too_deep(MAX_JOINS, "tables in one FROM");
             return ControlFlow::Break(Box::new(error));
         }
-        if clauses::grouping_sets(select) > MAX_GROUPING_SETS {
+        if grouping::count(select) > MAX_GROUPING_SETS {
             return ControlFlow::Break(Box::new(Error::new(
                 SqlState::StatementTooComplex,
                 format!("too many grouping sets present (maximum {MAX_GROUPING_SETS})"),
@@ -429,6 +429,9 @@ impl VisitorMut for Normalizer<'_> {
         }
         clauses::one_group(select);
         clauses::constant_keys(select);
+        if let Err(error) = grouping::rewrite(select) {
+            return ControlFlow::Break(Box::new(error));
+        }
         self.name_items(&mut select.projection);
         if let Err(error) = laterals::rewrite(select) {
             return ControlFlow::Break(Box::new(error));

@@ -4,7 +4,7 @@
 //! that an ORDER BY or a window above needs. That is wrong where a row of the other side may go without a match: it has NULL
 //! there. And where it is right, a later rule may lose the constant again, and the plan is refused. So the sides of joins that have
 //! constants are hidden behind an operator that passes rows on and says nothing of them. A sort by a constant costs next to nothing.
-//! A plan that is refused all the same is made again with every side hidden.
+//! A plan that is refused all the same is made again with every side hidden, and every input of a union.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,6 +19,7 @@ use datafusion::physical_plan::execution_plan::{CardinalityEffect, replace_child
 use datafusion::physical_plan::filter_pushdown::{FilterDescription, FilterPushdownPhase};
 use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
 use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
+use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PhysicalExpr,
     PlanProperties,
@@ -41,7 +42,9 @@ impl PhysicalOptimizerRule for ConstantsBelowJoins {
             let joins = node.is::<HashJoinExec>()
                 || node.is::<NestedLoopJoinExec>()
                 || node.is::<SortMergeJoinExec>();
-            if !joins {
+            // A union loses what its inputs know to be equal, and with it a part of their order.
+            let unions = self.always && (node.is::<UnionExec>() || node.is::<InterleaveExec>());
+            if !joins && !unions {
                 return Ok(Transformed::no(node));
             }
             let mut changed = false;

@@ -6,6 +6,7 @@
 //! SELECT … ORDER BY ALL    ─▶  SELECT * FROM (SELECT … ORDER BY ALL) AS <mark>
 //! SELECT … l JOIN r USING  ─▶  SELECT * FROM (SELECT … l JOIN r USING …) AS <mark>  planned by `merged`
 //! (… UNION …), (SELECT CASE …) ─▶  SELECT * FROM (…) AS <mark>                      typed before what is above them
+//! SELECT x.a, y.a UNION …  ─▶  SELECT * FROM (SELECT x.a, y.a …) AS <mark> UNION …  planned by `apart`
 //! SELECT … ORDER BY a + 1  ─▶  SELECT * FROM (SELECT … ORDER BY a + 1) AS <mark>    planned by `sorted`
 //! ```
 //!
@@ -30,7 +31,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::names::{Renames, name_columns, name_members, partly_named, tell_casts_apart};
 use super::syntax::{bare_query, derived, no_rows, select_from};
-use super::{conditions, merged, multiset, pivot, positional, sorted};
+use super::{apart, conditions, merged, multiset, pivot, positional, sorted};
 use crate::catalog::DATABASE;
 use crate::parse::{POSITIONAL, UNIQUE, call};
 
@@ -47,6 +48,9 @@ const SETTLED: &str = "__firndb_settled";
 
 /// The alias of a marked query with ORDER BY ALL.
 const ORDERED: &str = "__firndb_ordered";
+
+/// The alias of a marked branch of a set operation whose columns may have equal names.
+const BRANCH: &str = "__firndb_branch";
 
 /// The planners of marked relations.
 pub(super) fn relation_planners() -> &'static [Arc<dyn RelationPlanner>] {
@@ -98,6 +102,7 @@ impl RelationPlanner for Relations {
         };
         let plan = match alias.name.value.as_str() {
             MULTISET => multiset::plan(subquery.as_ref().clone(), context)?,
+            BRANCH => apart::branch(subquery.as_ref().clone(), context)?,
             MERGED => merged::plan(subquery.as_ref().clone(), context)?,
             SETTLED => {
                 let plan = context.plan(derived(subquery.as_ref().clone(), None))?;
@@ -240,6 +245,7 @@ impl VisitorMut for Marker<'_> {
             && !self.recursive.contains(&std::ptr::from_ref(query))
             && has_branches(&query.body);
         name_columns(query);
+        apart::tell_keys_apart(query);
         self.rename_hiding(query);
         if let Some(order) = query
             .order_by
@@ -388,25 +394,34 @@ fn rows_with_subqueries(body: &mut SetExpr) {
 
 /// Marks the parts of a query's body. A chain of set operations is as deep as it is long: no recursion.
 fn mark_body(body: &mut SetExpr, fed: bool) {
-    let mut open = vec![body];
-    while let Some(part) = open.pop() {
+    let mut open = vec![(body, false)];
+    while let Some((part, branch)) = open.pop() {
         rows_with_subqueries(part);
         let multiset = matches!(part, SetExpr::SetOperation { op, set_quantifier: SetQuantifier::All, .. } if *op != SetOperator::Union);
-        let merges = matches!(part, SetExpr::Select(select)
-            if merged::concerns(select) || (!fed && merged::repeats(select)));
-        let mut part = part;
-        if multiset || merges {
-            let taken = std::mem::replace(part, SetExpr::Values(no_rows()));
-            let mark = if multiset { MULTISET } else { MERGED };
-            *part = select_from(bare_query(taken), mark);
-            match inner_body(part) {
-                Some(inner) if multiset => part = inner,
-                _ => continue,
+        if let SetExpr::Select(select) = part {
+            let merges = merged::concerns(select) || (!fed && merged::repeats(select));
+            let repeats = branch && apart::repeats(select);
+            for mark in [merges.then_some(MERGED), repeats.then_some(BRANCH)]
+                .into_iter()
+                .flatten()
+            {
+                let taken = std::mem::replace(part, SetExpr::Values(no_rows()));
+                *part = select_from(bare_query(taken), mark);
             }
+            continue;
+        }
+        let mut part = part;
+        if multiset {
+            let taken = std::mem::replace(part, SetExpr::Values(no_rows()));
+            *part = select_from(bare_query(taken), MULTISET);
+            let Some(inner) = inner_body(part) else {
+                continue;
+            };
+            part = inner;
         }
         if let SetExpr::SetOperation { left, right, .. } = part {
-            open.push(left);
-            open.push(right);
+            open.push((left, true));
+            open.push((right, true));
         }
     }
 }

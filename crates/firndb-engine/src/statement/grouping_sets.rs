@@ -5,13 +5,18 @@
 //! ```
 //!
 //! An expression of a plain GROUP BY keeps its name by an alias when it is simplified. In a grouping set it can have none, and what
-//! is above would not find it any more. Constants stay where they are: DataFusion would take the column for one that is never NULL, and not sort by it.
+//! is above would not find it any more. A constant is hidden in a function of some column: DataFusion would take it
+//! for one in the sets that leave it out, too, and not sort by it.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
+use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{Column, Result as PlanResult};
-use datafusion::logical_expr::{Aggregate, Expr, GroupingSet, LogicalPlan, Projection};
+use datafusion::common::{Column, Result as PlanResult, ScalarValue};
+use datafusion::logical_expr::{
+    Aggregate, ColumnarValue, Expr, GroupingSet, LogicalPlan, Projection, ReturnFieldArgs,
+    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
 
 use crate::Result;
 
@@ -34,7 +39,7 @@ fn by_columns(aggregate: Aggregate) -> PlanResult<Transformed<LogicalPlan>> {
     let computed: Vec<Expr> = sets
         .distinct_expr()
         .into_iter()
-        .filter(|expr| !matches!(expr, Expr::Column(_)) && expr.any_column_refs())
+        .filter(|expr| !matches!(expr, Expr::Column(_)) && !expr.contains_outer())
         .cloned()
         .collect();
     if computed.is_empty() {
@@ -49,7 +54,17 @@ fn by_columns(aggregate: Aggregate) -> PlanResult<Transformed<LogicalPlan>> {
     let input = &aggregate.input;
     let columns = input.schema().iter().map(Expr::from);
     let values = computed.iter().enumerate();
-    let values = values.map(|(at, expr)| expr.clone().alias(format!("{NAME}_{at}")));
+    let values = values.map(|(at, expr)| {
+        let value = expr.clone();
+        let value = match expr.any_column_refs() {
+            true => value,
+            false => {
+                let beside = input.schema().iter().next().map(Expr::from);
+                HIDDEN.call(std::iter::once(value).chain(beside).collect())
+            }
+        };
+        value.alias(format!("{NAME}_{at}"))
+    });
     let below = Projection::try_new(columns.chain(values).collect(), Arc::clone(input))?;
     let groups = |exprs: &[Expr]| -> Vec<Expr> {
         let exprs = exprs.iter();
@@ -89,4 +104,42 @@ fn by_columns(aggregate: Aggregate) -> PlanResult<Transformed<LogicalPlan>> {
     let columns = columns.collect();
     let above = Projection::try_new(columns, Arc::new(LogicalPlan::Aggregate(grouped)))?;
     Ok(Transformed::yes(LogicalPlan::Projection(above)))
+}
+
+/// The first argument, which the planner takes for a value that differs by row.
+static HIDDEN: LazyLock<ScalarUDF> = LazyLock::new(|| {
+    ScalarUDF::new_from_impl(Hidden {
+        signature: Signature::variadic_any(Volatility::Volatile),
+    })
+});
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Hidden {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for Hidden {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> PlanResult<DataType> {
+        Ok(arguments.first().cloned().unwrap_or(DataType::Null))
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> PlanResult<FieldRef> {
+        Ok(match args.arg_fields {
+            [given, ..] => Arc::new(given.as_ref().clone().with_nullable(true)),
+            [] => Arc::new(Field::new(NAME, DataType::Null, true)),
+        })
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
+        let given = args.args.into_iter().next();
+        Ok(given.unwrap_or(ColumnarValue::Scalar(ScalarValue::Null)))
+    }
 }

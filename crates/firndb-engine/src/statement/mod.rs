@@ -8,6 +8,7 @@
 //! settings are the session's own (`database`).
 
 mod aliases;
+mod apart;
 mod bind;
 mod calls;
 mod conditions;

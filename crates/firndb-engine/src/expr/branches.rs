@@ -24,7 +24,7 @@ use super::cast::{CAST, Cast};
 use super::convert::Rule;
 use super::functions::{bytes_in, is_nothing};
 use super::operators::arithmetic;
-use super::refined;
+use super::{refined, untyped};
 use crate::types::{flat, full};
 
 /// The branches of a CASE brought to their common type.
@@ -35,10 +35,19 @@ pub(crate) fn unified_case(mut case: Case, schema: &DFSchema) -> Result<Transfor
         .map(|(_, then)| then)
         .chain(case.else_expr.as_mut())
         .collect();
-    let types = branches
-        .iter()
-        .map(|branch| branch.get_type(schema))
-        .collect::<Result<Vec<_>>>()?;
+    let types_of = |branches: &[&mut Box<Expr>]| {
+        let types = branches.iter().map(|branch| branch.get_type(schema));
+        types.collect::<Result<Vec<_>>>()
+    };
+    let mut types = types_of(&branches)?;
+    if get_coerce_type_for_case_expression(&types, None).is_none() {
+        let values: Vec<Expr> = branches.iter().map(|branch| Expr::clone(branch)).collect();
+        let typed = untyped::meeting(&values, schema)?;
+        for (branch, typed) in branches.iter_mut().zip(typed.into_iter().flatten()) {
+            ***branch = typed;
+        }
+        types = types_of(&branches)?;
+    }
     let refined = refinement(branches.iter().map(|branch| branch.as_ref()), schema)?;
     let common = if types.windows(2).all(|pair| pair[0] == pair[1]) {
         None
@@ -295,7 +304,7 @@ fn unified_union(union: Union) -> Result<LogicalPlan> {
                 .iter()
                 .map(|input| input.schema().field(column).data_type().clone())
                 .collect();
-            common(&types)
+            common(&types).or_else(|| text_beside_others(&types))
         })
         .collect();
     if mixed.iter().all(Option::is_none) {
@@ -459,6 +468,17 @@ fn common(types: &[DataType]) -> Option<DataType> {
         }
     }
     stamp.filter(|_| dates)
+}
+
+/// The type of the strings among values that meet in no other, like intervals or truth values.
+fn text_beside_others(types: &[DataType]) -> Option<DataType> {
+    let text = types.iter().find(|one| one.is_string())?;
+    if types.iter().any(DataType::is_nested) {
+        return None;
+    }
+    let mut types = types.iter();
+    let met = types.try_fold(DataType::Null, |met, one| type_union_coercion(&met, one));
+    met.is_none().then(|| text.clone())
 }
 
 fn converted(value: Expr, from: &DataType, to: &DataType) -> Result<Expr> {

@@ -25,6 +25,7 @@ mod refined;
 mod semantics;
 mod show;
 mod told_apart;
+mod untyped;
 
 use std::sync::Arc;
 
@@ -67,6 +68,9 @@ pub fn configure(mut builder: SessionStateBuilder) -> SessionStateBuilder {
         .scalar_functions()
         .get_or_insert_with(Vec::new)
         .extend(functions::scalar_functions());
+    let scalars = builder.scalar_functions().get_or_insert_with(Vec::new);
+    let registered = std::mem::take(scalars).into_iter().map(untyped::registered);
+    scalars.extend(registered);
     builder
         .higher_order_functions()
         .get_or_insert_with(Vec::new)

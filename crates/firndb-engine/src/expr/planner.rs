@@ -19,6 +19,7 @@ use super::convert::{Rule, message_name};
 use super::functions::searches::{contains_all, value_of};
 use super::operators::{arithmetic, comparison};
 use super::told_apart::told_apart;
+use super::untyped;
 use crate::statement::{NAMED, TRUTH};
 use crate::types::has_floats;
 use crate::{Error, SqlState};
@@ -85,6 +86,16 @@ impl ExprPlanner for CheckedOperators {
             Some(expr) => PlannerResult::Planned(expr),
             None => PlannerResult::Original(raw),
         })
+    }
+
+    /// A list's string constants are of the type of its other members.
+    fn plan_array_literal(
+        &self,
+        members: Vec<Expr>,
+        schema: &DFSchema,
+    ) -> Result<PlannerResult<Vec<Expr>>> {
+        let typed = untyped::meeting(&members, schema)?;
+        Ok(PlannerResult::Original(typed.unwrap_or(members)))
     }
 
     /// `'abc'[2]` and `'abc'[1:2]` count characters from 1, from the end where negative.

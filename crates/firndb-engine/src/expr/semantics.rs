@@ -38,7 +38,7 @@ use super::intervals;
 use super::nested;
 use super::operators::{arithmetic, comparison, negation};
 use super::orders;
-use super::refined;
+use super::{refined, untyped};
 use crate::parse::DATE_PART;
 use crate::types::has_floats;
 use crate::{Error, SqlState};
@@ -247,6 +247,9 @@ fn checked(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         }
         Expr::HigherOrderFunction(ref function) => settled_lambdas(function, schema)?,
         Expr::ScalarFunction(ref function) => {
+            if let Some(call) = untyped::typed_call(function, schema)? {
+                return Ok(Transformed::yes(checked(call, schema)?.data));
+            }
             if let Some(local) = in_session_zone(function, schema)? {
                 return Ok(Transformed::yes(local));
             }

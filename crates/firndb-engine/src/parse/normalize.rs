@@ -72,6 +72,7 @@ pub(super) fn normalize(
         lambdas: 0,
         literals: 0,
         ranges: 0,
+        fed: None,
         inputs: 0,
         variables: false,
     };
@@ -121,6 +122,8 @@ struct Normalizer<'a> {
     literals: usize,
     /// BETWEENs around the expression at hand.
     ranges: usize,
+    /// The rows of an INSERT: what each is to be, the table says.
+    fed: Option<*const Query>,
     /// Selects and joins: set operations and joins may lie within one another.
     inputs: usize,
 }
@@ -362,7 +365,9 @@ impl VisitorMut for Normalizer<'_> {
 
     fn post_visit_query(&mut self, query: &mut Query) -> Flow {
         collations::in_order(query);
-        values::typed(query);
+        if self.fed != Some(std::ptr::from_ref(query)) {
+            values::typed(query);
+        }
         self.queries -= 1;
         if self.queries == 0 {
             collations::in_result(query);
@@ -448,6 +453,9 @@ impl VisitorMut for Normalizer<'_> {
         {
             let error = Error::new(SqlState::SyntaxError, "syntax error: DELETE needs FROM");
             return ControlFlow::Break(Box::new(error));
+        }
+        if let Statement::Insert(insert) = statement {
+            self.fed = insert.source.as_deref().map(std::ptr::from_ref);
         }
         let returning = match statement {
             Statement::Insert(insert) => insert.returning.as_mut(),

@@ -16,6 +16,9 @@ use datafusion::sql::sqlparser::ast::{
 use super::calls::{also, number, rename, set_arguments};
 use super::normalize::call;
 
+/// `percentile_disc(f) WITHIN GROUP (ORDER BY x DESC)`.
+pub(crate) const QUANTILE_FROM_TOP: &str = "__firndb_quantile_from_top";
+
 /// What a call of an aggregate stands for, if it is more than a call; another name for one is put in place.
 pub(super) fn rewrite(name: &str, function: &mut Function, given: &[Expr]) -> Option<Expr> {
     match (name, given) {
@@ -51,6 +54,21 @@ pub(super) fn rewrite(name: &str, function: &mut Function, given: &[Expr]) -> Op
             [value, fractions, ..],
         ) if let Some(fractions) = members(fractions) => {
             Some(at_each(name, function, value, &fractions))
+        }
+        ("percentile_disc" | "percentile_cont", [fraction]) if function.within_group.len() == 1 => {
+            let order = function.within_group.remove(0);
+            let descending = order.options.asc == Some(false);
+            match members(fraction) {
+                None => {
+                    within(name, function, order.expr, descending, fraction);
+                    None
+                }
+                Some(fractions) => {
+                    Some(each(function, &order.expr, &fractions, |one, fraction| {
+                        within(name, one, order.expr.clone(), descending, fraction);
+                    }))
+                }
+            }
         }
         // An exact value is approximate enough.
         ("approx_quantile" | "reservoir_quantile", [value, fraction, ..]) => {
@@ -102,12 +120,44 @@ pub(super) fn members(expr: &Expr) -> Option<Vec<Expr>> {
     }
 }
 
+/// `percentile_cont(fraction) WITHIN GROUP (ORDER BY value)`.
+fn within(name: &str, function: &mut Function, value: Expr, descending: bool, fraction: &Expr) {
+    let fraction = fraction.clone();
+    let (name, fraction) = match (name, descending) {
+        ("percentile_disc", false) => ("quantile_disc", fraction),
+        ("percentile_disc", true) => (QUANTILE_FROM_TOP, fraction),
+        (_, false) => ("quantile_cont", fraction),
+        (_, true) => {
+            let rest = Expr::BinaryOp {
+                left: Box::new(number("1")),
+                op: BinaryOperator::Minus,
+                right: Box::new(Expr::Nested(Box::new(fraction))),
+            };
+            ("quantile_cont", rest)
+        }
+    };
+    rename(function, name);
+    set_arguments(function, vec![value, fraction]);
+}
+
 /// A list of the quantiles, or NULL where there are no values.
 fn at_each(name: &str, function: &Function, value: &Expr, fractions: &[Expr]) -> Expr {
+    each(function, value, fractions, |one, fraction| {
+        exact(name, one);
+        set_arguments(one, vec![value.clone(), fraction.clone()]);
+    })
+}
+
+/// A list of one aggregate for each fraction, or NULL where there are no values.
+fn each(
+    function: &Function,
+    value: &Expr,
+    fractions: &[Expr],
+    at: impl Fn(&mut Function, &Expr),
+) -> Expr {
     let quantile = |fraction: &Expr| {
         let mut one = function.clone();
-        exact(name, &mut one);
-        set_arguments(&mut one, vec![value.clone(), fraction.clone()]);
+        at(&mut one, fraction);
         Expr::Function(one)
     };
     let mut count = function.clone();

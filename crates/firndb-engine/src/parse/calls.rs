@@ -10,11 +10,8 @@ use datafusion::sql::sqlparser::ast::{
 use super::macros::expanded;
 use super::members::{struct_pack, struct_with};
 use super::normalize::call;
-use super::{aggregates, arrays, json, lambdas};
+use super::{aggregates, arrays, json, lambdas, templates};
 use crate::error::Result;
-
-/// `percentile_disc(f) WITHIN GROUP (ORDER BY x DESC)`.
-pub(crate) const QUANTILE_FROM_TOP: &str = "__firndb_quantile_from_top";
 
 /// `date_part` of a part that is no constant.
 pub(crate) const DATE_PART: &str = "__firndb_date_part";
@@ -357,6 +354,9 @@ fn of_function(function: &mut Function) -> Result<Option<Expr>> {
     if let Some(replaced) = aggregates::rewrite(&name, function, &given) {
         return Ok(Some(replaced));
     }
+    if let Some(replaced) = templates::rewrite(&name, &given)? {
+        return Ok(Some(replaced));
+    }
     if let Some(replaced) = json::of_function(&name, function, &given)? {
         return Ok(Some(replaced));
     }
@@ -432,26 +432,6 @@ fn of_function(function: &mut Function) -> Result<Option<Expr>> {
                 false => as_text(value.clone()),
             };
             set_arguments(function, vec![value, separator]);
-        }
-        ("percentile_disc" | "percentile_cont", [fraction]) if function.within_group.len() == 1 => {
-            let fraction = fraction.clone();
-            let order = function.within_group.remove(0);
-            let descending = order.options.asc == Some(false);
-            let (function_name, fraction) = match (name.as_str(), descending) {
-                ("percentile_disc", false) => ("quantile_disc", fraction),
-                ("percentile_disc", true) => (QUANTILE_FROM_TOP, fraction),
-                (_, false) => ("quantile_cont", fraction),
-                (_, true) => {
-                    let rest = Expr::BinaryOp {
-                        left: Box::new(number("1")),
-                        op: BinaryOperator::Minus,
-                        right: Box::new(fraction),
-                    };
-                    ("quantile_cont", rest)
-                }
-            };
-            rename(function, function_name);
-            set_arguments(function, vec![order.expr, fraction]);
         }
         ("mode", []) if function.within_group.len() == 1 => {
             let order = function.within_group.remove(0);

@@ -23,7 +23,7 @@ use super::{
 };
 use super::{
     calls, chains::balanced, clauses, collations, exclusion, grouping, lambdas, laterals, limits,
-    outer, patterns, relations, rows, sampling, values, variables, windows,
+    outer, patterns, relations, rows, sampling, ties, values, variables, windows,
 };
 use crate::error::{Error, Result, SqlState};
 
@@ -326,13 +326,18 @@ impl VisitorMut for Normalizer<'_> {
             }
         }
         if let Some(fetch) = query.fetch.take() {
-            if fetch.with_ties || fetch.percent {
-                return refuse("FETCH with PERCENT or TIES");
+            if fetch.percent {
+                return refuse("FETCH with PERCENT");
             }
             let quantity = fetch
                 .quantity
                 .unwrap_or_else(|| Expr::value(Value::Number("1".to_owned(), false)));
             match &mut query.limit_clause {
+                _ if fetch.with_ties => {
+                    if let Err(error) = ties::keep(query, quantity) {
+                        return ControlFlow::Break(Box::new(error));
+                    }
+                }
                 None => {
                     query.limit_clause = Some(LimitClause::LimitOffset {
                         limit: Some(quantity),

@@ -69,6 +69,7 @@ pub(super) fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
         aliases: [
             "current_timestamp",
             "transaction_timestamp",
+            "statement_timestamp",
             "get_current_timestamp",
         ]
         .map(String::from)

@@ -215,7 +215,7 @@ fn known(value: &Expr) -> Expr {
     Expr::IsNotNull(Box::new(value.clone()))
 }
 
-fn double(value: &Expr) -> Expr {
+pub(super) fn double(value: &Expr) -> Expr {
     Expr::Cast {
         kind: CastKind::Cast,
         expr: Box::new(value.clone()),

@@ -16,6 +16,7 @@ use datafusion::sql::sqlparser::ast::{
     Value, ValueWithSpan, VisitMut, VisitorMut,
 };
 
+use super::aggregates::double;
 use super::source::Source;
 use super::{
     Command, MAX_DEPTH, MAX_JOINS, MAX_LAMBDAS, MAX_LITERALS, MAX_OPERATORS, MAX_QUERIES,
@@ -675,7 +676,8 @@ impl VisitorMut for Normalizer<'_> {
         if let Some(function) = function {
             let taken = std::mem::replace(expr, Expr::value(Value::Null));
             if let Expr::BinaryOp { left, right, .. } = taken {
-                *expr = call(function, vec![*left, *right]);
+                let operands = [*left, *right];
+                *expr = call(function, operands.map(|one| numeric(function, one)).into());
             }
         }
         ControlFlow::Continue(())
@@ -697,6 +699,15 @@ impl VisitorMut for Normalizer<'_> {
             }
         }
         ControlFlow::Continue(())
+    }
+}
+
+/// An operand of a power, where a string constant is the number that it says.
+fn numeric(function: &str, operand: Expr) -> Expr {
+    let text = matches!(&operand, Expr::Value(value) if matches!(value.value, Value::SingleQuotedString(_)));
+    match function {
+        "power" if text => double(&operand),
+        _ => operand,
     }
 }
 

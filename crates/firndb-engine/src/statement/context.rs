@@ -56,7 +56,13 @@ impl StatementContext {
 
     /// The same statement's next step, which sees what the steps before it wrote, with these parameters.
     pub(crate) fn renewed(&self, arguments: Arguments) -> Self {
+        self.renewed_in(Arc::clone(&self.catalog), arguments)
+    }
+
+    /// The same statement's next step, with what the steps before it made of the catalog.
+    pub(crate) fn renewed_in(&self, catalog: Arc<CatalogState>, arguments: Arguments) -> Self {
         let mut scope = self.scope.as_ref().clone();
+        scope.catalog = catalog;
         scope.snapshot = self.transaction.snapshot();
         scope.arguments = Arc::new(arguments);
         StatementContext::new(

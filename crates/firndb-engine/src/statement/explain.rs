@@ -223,6 +223,9 @@ fn parse_options(
                     other => return Err(unknown_format(other.unwrap_or_default())),
                 };
             }
+            // PostgreSQL's, of what is not shown here.
+            "costs" | "settings" | "generic_plan" | "buffers" | "serialize" | "wal" | "timing"
+            | "summary" | "memory" => {}
             other => {
                 return Err(Error::new(
                     SqlState::SyntaxError,

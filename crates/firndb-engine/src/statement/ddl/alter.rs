@@ -36,16 +36,27 @@ pub(super) async fn alter_table(work: &mut Work<'_>, alter: &AlterTable) -> Resu
         }
         Err(error) => return Err(error),
     };
-    if alter.operations.len() > 1 && alter.operations.iter().any(reads_rows) {
-        // Rows are read through the statement's snapshot, which does not show what the operations before it did.
-        return Err(Error::unsupported(
-            "several operations of which one reads the table's rows in one ALTER TABLE",
-        )
-        .with_hint("Write one ALTER TABLE for each."));
-    }
     let mut current = entry.as_ref().clone();
-    for operation in &alter.operations {
-        if let Some(mut changed) = apply(work, &current, operation).await? {
+    for (number, operation) in alter.operations.iter().enumerate() {
+        let next;
+        let context = match number {
+            0 => work.context,
+            _ => {
+                // An operation sees the rows and the catalog that those before it left.
+                work.context.transaction.begin_statement();
+                let arguments = work.context.scope.arguments.as_ref().clone();
+                next = work
+                    .context
+                    .renewed_in(Arc::clone(work.changes.state()), arguments);
+                &next
+            }
+        };
+        let mut step = Work {
+            context,
+            changes: &mut *work.changes,
+            source: work.source,
+        };
+        if let Some(mut changed) = apply(&mut step, &current, operation).await? {
             changed.follow_settings();
             work.changes.remove(&current.schema, &current.name);
             work.changes.put(Relation::Table(Arc::new(changed.clone())));
@@ -62,21 +73,6 @@ pub(super) fn nullability(column: Column, nullable: bool) -> Column {
         field: Arc::new(field),
         ..column
     }
-}
-
-fn reads_rows(operation: &AlterTableOperation) -> bool {
-    !matches!(
-        operation,
-        AlterTableOperation::RenameColumn { .. }
-            | AlterTableOperation::RenameTable { .. }
-            | AlterTableOperation::DropColumn { .. }
-            | AlterTableOperation::AlterColumn {
-                op: AlterColumnOperation::SetDefault { .. } | AlterColumnOperation::DropDefault,
-                ..
-            }
-            | AlterTableOperation::DropConstraint { .. }
-            | AlterTableOperation::SetOptionsParens { .. }
-    ) && !matches!(operation, AlterTableOperation::AddColumn { column_def, .. } if column_def.options.is_empty())
 }
 
 /// The table after one operation; `None` when it changes nothing.

@@ -773,8 +773,10 @@ fn memory_stays_where_it_is_over_rounds_of_everything() {
         let memory = storage.memory();
         settled.push(memory.frozen + memory.hot + memory.undo);
     }
-    let (first, last) = (settled[2], settled[11]);
-    assert!(last <= first + first / 2, "{settled:?}");
+    // How full blocks are when a round ends is chance: the rounds before the great deletion count together, and those after it.
+    let (before, after) = settled.split_at(6);
+    let (before, after) = (before.iter().sum::<usize>(), after.iter().sum::<usize>());
+    assert!(after <= before + before / 2, "{settled:?}");
     assert_eq!(storage.memory().undo, 0);
 }
 

@@ -21,6 +21,7 @@ use datafusion::logical_expr::{
 use super::cast::Cast;
 use super::convert::Rule;
 use crate::types::{flat, full};
+use crate::{Error, SqlState};
 
 /// A function in its place among those registered, if strings may take other types in its calls.
 pub(super) fn registered(function: Arc<ScalarUDF>) -> Arc<ScalarUDF> {
@@ -239,10 +240,14 @@ impl ScalarUDFImpl for Untyped {
             .map(|value| value.is_some_and(is_string))
             .collect();
         let typed = self.meeting.typed(args.arg_fields, &constants);
-        let fields = fields_with_udf(
-            typed.as_deref().unwrap_or(args.arg_fields),
-            self.inner.as_ref(),
-        )?;
+        let given = typed.as_deref().unwrap_or(args.arg_fields);
+        let fields = fields_with_udf(given, self.inner.as_ref()).map_err(|_| {
+            Error::new(
+                SqlState::UndefinedFunction,
+                format!("function {} of these arguments does not exist", self.name()),
+            )
+            .with_hint("No function matches the given name and argument types. You might need to add explicit type casts.")
+        })?;
         self.inner.return_field_from_args(ReturnFieldArgs {
             arg_fields: &fields,
             scalar_arguments: args.scalar_arguments,

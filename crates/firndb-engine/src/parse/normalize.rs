@@ -24,7 +24,7 @@ use super::{
 };
 use super::{
     calls, chains::balanced, clauses, collations, exclusion, grouping, lambdas, laterals, limits,
-    outer, patterns, relations, rows, sampling, ties, values, variables, windows,
+    methods, outer, patterns, relations, rows, sampling, ties, values, variables, windows,
 };
 use crate::error::{Error, Result, SqlState};
 
@@ -588,6 +588,7 @@ impl VisitorMut for Normalizer<'_> {
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
+        methods::rewrite(expr);
         self.subqueries += usize::from(is_subquery(expr));
         self.lambdas += usize::from(lambdas::is_taken(expr));
         self.ranges += usize::from(matches!(expr, Expr::Between { .. }));

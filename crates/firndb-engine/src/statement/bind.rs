@@ -57,6 +57,12 @@ const FILE_READERS: [(&str, &str); 9] = [
     (".feather", "read_arrow"),
 ];
 
+/// The name of the function that an error misses.
+fn missing_function(error: &Error) -> Option<&str> {
+    let message = error.message.strip_prefix("function ")?;
+    message.strip_suffix(" does not exist")
+}
+
 /// Binds one query's names.
 pub(super) struct Binder<'a> {
     scope: &'a Scope,
@@ -96,12 +102,28 @@ impl<'a> Binder<'a> {
                 && !rowids::resolve(query, &error, &is_table)?
                 && !whole_rows::resolve(query, &error, &columns)
                 && !outer_members::resolve(query, &error)
+                && !self.methods(query, &error)
             {
                 return Err(error);
             }
             planned = self.planned_as_is(query, &mut context.clone());
         }
         planned
+    }
+
+    /// Takes the function that `error` misses for a method of a column, if a function has the method's name.
+    fn methods(&self, query: &mut ast::Query, error: &Error) -> bool {
+        let Some(missing) = missing_function(error) else {
+            return false;
+        };
+        let Some((_, name)) = missing.rsplit_once('.') else {
+            return false;
+        };
+        let state = &self.scope.state;
+        let known = state.scalar_functions().contains_key(name)
+            || state.aggregate_functions().contains_key(name)
+            || state.higher_order_functions().contains_key(name);
+        known && parse::methods_of_columns(query, missing)
     }
 
     /// The columns of a relation in FROM that stands for itself.
@@ -161,11 +183,7 @@ impl<'a> Binder<'a> {
     /// Adds the nearest function's name to the error about one that does not exist. DataFusion's own suggestion comes from all
     /// names by another distance and may be far off.
     fn name_function(&self, error: Error) -> Error {
-        let unknown = error
-            .message
-            .strip_prefix("function ")
-            .and_then(|rest| rest.strip_suffix(" does not exist"));
-        let (Some(unknown), None) = (unknown, &error.hint) else {
+        let (Some(unknown), None) = (missing_function(&error), &error.hint) else {
             return error;
         };
         let mut names = self.udf_names();

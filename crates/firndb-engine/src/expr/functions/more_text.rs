@@ -7,6 +7,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float64Type};
 use datafusion::common::Result;
 use sha1::{Digest, Sha1};
+use sha2::Sha256;
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 use unicode_segmentation::UnicodeSegmentation;
@@ -100,26 +101,54 @@ pub(super) fn kernels() -> Vec<Kernel> {
             aliases: &[],
             takes: &[Any],
             arguments: (1, 1),
+            yields: |types| has_digest(types).then_some(DataType::Utf8View),
+            run: |args| digests(&args[0], |bytes| hexadecimal(&Sha1::digest(bytes))),
+        },
+        // PostgreSQL's digest of bytes is bytes, DuckDB's of text is text.
+        Kernel {
+            name: "sha256",
+            aliases: &[],
+            takes: &[Any],
+            arguments: (1, 1),
             yields: |types| {
-                let known = types[0].is_string() || types[0].is_binary() || types[0].is_null();
-                known.then_some(DataType::Utf8View)
+                let bytes = types[0].is_binary();
+                let digest = if bytes {
+                    DataType::BinaryView
+                } else {
+                    DataType::Utf8View
+                };
+                has_digest(types).then_some(digest)
             },
             run: |args| {
+                if !args[0].data_type().is_binary() {
+                    return digests(&args[0], |bytes| hexadecimal(&Sha256::digest(bytes)));
+                }
                 let bytes = cast(&args[0], &DataType::BinaryView)?;
-                let mut digests = StringViewBuilder::new();
+                let mut digests = BinaryViewBuilder::new();
                 for value in bytes.as_binary_view() {
-                    digests.append_option(value.map(|bytes| {
-                        let digest = Sha1::digest(bytes);
-                        digest
-                            .iter()
-                            .map(|byte| format!("{byte:02x}"))
-                            .collect::<String>()
-                    }));
+                    digests.append_option(value.map(Sha256::digest));
                 }
                 Ok(Arc::new(digests.finish()))
             },
         },
     ]
+}
+
+fn has_digest(types: &[DataType]) -> bool {
+    types[0].is_string() || types[0].is_binary() || types[0].is_null()
+}
+
+fn digests(values: &ArrayRef, digest: fn(&[u8]) -> String) -> Result<ArrayRef> {
+    let bytes = cast(values, &DataType::BinaryView)?;
+    let mut digests = StringViewBuilder::new();
+    for value in bytes.as_binary_view() {
+        digests.append_option(value.map(digest));
+    }
+    Ok(Arc::new(digests.finish()))
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn mapped(texts: &ArrayRef, change: fn(&str) -> String) -> Result<ArrayRef> {

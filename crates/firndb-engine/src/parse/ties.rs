@@ -40,12 +40,14 @@ pub(super) fn keep(query: &mut Query, quantity: Expr) -> Result<()> {
         None => quantity,
         Some(LimitClause::LimitOffset {
             limit: None,
-            offset,
+            offset: None,
             limit_by,
-        }) if limit_by.is_empty() => match offset {
-            None => quantity,
-            Some(offset) => binary(offset.value.clone(), BinaryOperator::Plus, quantity),
-        },
+        }) if limit_by.is_empty() => quantity,
+        Some(LimitClause::LimitOffset {
+            limit: None,
+            offset: Some(offset),
+            limit_by,
+        }) if limit_by.is_empty() => binary(offset.value.clone(), BinaryOperator::Plus, quantity),
         Some(_) => return Err(unsupported("beside LIMIT")),
     };
     let mut rank = call("rank", Vec::new());

@@ -432,15 +432,15 @@ impl Session {
                 Outcome::done(if *begin { "BEGIN" } else { "START TRANSACTION" })
             }
             Sql::Commit { chain, .. } => {
-                if *chain {
-                    return Err(Error::unsupported("AND CHAIN is not supported"));
+                let next = chained(inner, *chain, "COMMIT AND CHAIN")?;
+                let tag = self.commit(inner)?;
+                if let Some(modes) = next {
+                    self.begin(inner, modes)?;
                 }
-                Outcome::done(self.commit(inner)?)
+                Outcome::done(tag)
             }
             Sql::Rollback { chain, savepoint } => {
-                if *chain {
-                    return Err(Error::unsupported("AND CHAIN is not supported"));
-                }
+                let next = chained(inner, *chain, "ROLLBACK AND CHAIN")?;
                 match savepoint {
                     Some(name) => {
                         let transaction = inner
@@ -453,6 +453,9 @@ impl Session {
                         }
                     }
                     None => self.rollback(inner)?,
+                }
+                if let Some(modes) = next {
+                    self.begin(inner, modes)?;
                 }
                 Outcome::done("ROLLBACK")
             }
@@ -627,6 +630,17 @@ pub(super) fn located(error: Error, source: &Source) -> Error {
         .find(&name)
         .or_else(|| source.find(name.rsplit('.').next()?));
     error.at(position)
+}
+
+/// The modes of the transaction that AND CHAIN begins: those of the one that ends.
+fn chained(inner: &Inner, chain: bool, command: &str) -> Result<Option<Modes>> {
+    match (&inner.transaction, chain) {
+        (_, false) => Ok(None),
+        (Some(open), true) => Ok(Some(Modes {
+            read_only: open.read_only,
+        })),
+        (None, true) => Err(no_transaction(command)),
+    }
 }
 
 fn open<'a>(inner: &'a mut Inner, command: &str) -> Result<&'a mut OpenTransaction> {

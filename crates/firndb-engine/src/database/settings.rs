@@ -13,6 +13,7 @@ use super::execute::Call;
 use super::file;
 use super::null_order;
 use super::session::{Inner, Session};
+use super::transaction::{self, Modes, OpenTransaction};
 use crate::catalog::{DATABASE, MAIN_SCHEMA, fold};
 use crate::error::{Error, Result, SqlState, nearest};
 use crate::parse::Source;
@@ -41,7 +42,7 @@ impl Default for Settings {
 }
 
 /// Every setting and what it is for.
-const SETTINGS: [(&str, &str); 17] = [
+const SETTINGS: [(&str, &str); 18] = [
     ("application_name", "A label of the session."),
     (
         "checkpoint_threshold",
@@ -59,6 +60,10 @@ const SETTINGS: [(&str, &str); 17] = [
     (
         "default_null_order",
         "Where NULLs are sorted to without NULLS FIRST or LAST.",
+    ),
+    (
+        "default_transaction_isolation",
+        "Always repeatable read: a snapshot.",
     ),
     (
         "default_transaction_read_only",
@@ -324,26 +329,16 @@ impl Session {
                 self.set(inner, "client_encoding", encoding)?;
             }
             ast::Set::SetTransaction { modes, session, .. } => {
-                let current = super::transaction::Modes {
-                    read_only: inner.settings.read_only,
+                let read_only = match &inner.transaction {
+                    Some(open) if !*session => open.read_only,
+                    _ => inner.settings.read_only,
                 };
-                let modes = super::transaction::Modes::parse(modes, current)?;
+                let current = Modes { read_only };
+                let modes = Modes::parse(modes, current)?;
                 if *session {
                     inner.settings.read_only = modes.read_only;
                 } else {
-                    let open = inner.transaction.as_mut().ok_or_else(|| {
-                        Error::new(
-                            SqlState::NoActiveSqlTransaction,
-                            "SET TRANSACTION can only be used in transaction blocks",
-                        )
-                    })?;
-                    if !modes.read_only && open.read_only {
-                        return Err(Error::new(
-                            SqlState::ActiveSqlTransaction,
-                            "transaction read-write mode must be set at its beginning",
-                        ));
-                    }
-                    open.read_only = modes.read_only;
+                    open(inner)?.set_read_only(modes.read_only)?;
                 }
             }
             other => return Err(Error::unsupported(format!("not supported: {other}"))),
@@ -416,6 +411,10 @@ impl Session {
                 null_order::set(inner, order);
             }
             "default_transaction_read_only" => inner.settings.read_only = boolean(name, value)?,
+            "default_transaction_isolation" | "transaction_isolation" => {
+                transaction::isolation(value).unwrap_or_else(|| Err(invalid(name, value)))?;
+            }
+            "transaction_read_only" => open(inner)?.set_read_only(boolean(name, value)?)?,
             "compiled_statements" => inner.programs.enable(boolean(name, value)?),
             "application_name" => inner.settings.application = value.to_owned(),
             "client_encoding" => {
@@ -552,7 +551,9 @@ impl Session {
             "compiled_statements" => on_off(inner.programs.is_enabled()),
             "client_encoding" => "UTF8".to_owned(),
             "standard_conforming_strings" => "on".to_owned(),
-            "transaction_isolation" => "repeatable read".to_owned(),
+            "default_transaction_isolation" | "transaction_isolation" => {
+                "repeatable read".to_owned()
+            }
             "server_version" => env!("CARGO_PKG_VERSION").to_owned(),
             _ => String::new(),
         }
@@ -623,6 +624,16 @@ impl Session {
             _ => error,
         })
     }
+}
+
+/// The transaction that SET TRANSACTION changes.
+fn open(inner: &mut Inner) -> Result<&mut OpenTransaction> {
+    inner.transaction.as_mut().ok_or_else(|| {
+        Error::new(
+            SqlState::NoActiveSqlTransaction,
+            "SET TRANSACTION can only be used in transaction blocks",
+        )
+    })
 }
 
 /// A setting's own name; 42704 with a hint for none.

@@ -65,10 +65,7 @@ impl Modes {
                     parsed.read_only = *access == TransactionAccessMode::ReadOnly;
                 }
                 TransactionMode::IsolationLevel(TransactionIsolationLevel::Serializable) => {
-                    return Err(Error::unsupported(
-                        "isolation level SERIALIZABLE is not supported yet",
-                    )
-                    .with_hint("REPEATABLE READ is a snapshot of the whole transaction."));
+                    return Err(not_serializable());
                 }
                 TransactionMode::IsolationLevel(_) => {}
             }
@@ -77,7 +74,34 @@ impl Modes {
     }
 }
 
+/// 0A000: a snapshot is less than SERIALIZABLE promises.
+fn not_serializable() -> Error {
+    Error::unsupported("isolation level SERIALIZABLE is not supported yet")
+        .with_hint("REPEATABLE READ is a snapshot of the whole transaction.")
+}
+
+/// Checks the name of an isolation level: whether a snapshot gives what it promises. `None` if there is no such level.
+pub(super) fn isolation(level: &str) -> Option<Result<()>> {
+    match level.to_ascii_lowercase().as_str() {
+        "read uncommitted" | "read committed" | "repeatable read" | "snapshot" => Some(Ok(())),
+        "serializable" => Some(Err(not_serializable())),
+        _ => None,
+    }
+}
+
 impl OpenTransaction {
+    /// SET TRANSACTION READ ONLY or READ WRITE; what is read-only stays so.
+    pub(super) fn set_read_only(&mut self, read_only: bool) -> Result<()> {
+        if !read_only && self.read_only {
+            return Err(Error::new(
+                SqlState::ActiveSqlTransaction,
+                "transaction read-write mode must be set at its beginning",
+            ));
+        }
+        self.read_only = read_only;
+        Ok(())
+    }
+
     /// Begins: storage's snapshot and the catalog's belong together.
     pub(super) fn begin(shared: &Shared, temporary: &Arc<SchemaEntry>, modes: Modes) -> Self {
         let (storage, changes) = shared

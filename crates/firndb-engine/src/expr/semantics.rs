@@ -39,7 +39,7 @@ use super::nested;
 use super::operators::{arithmetic, comparison, negation};
 use super::orders;
 use super::{refined, untyped};
-use crate::parse::DATE_PART;
+use crate::parse::{DATE_PART, MODIFIED_STRFTIME};
 use crate::types::has_floats;
 use crate::{Error, SqlState};
 
@@ -311,7 +311,17 @@ fn checked(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
 /// Parts of an instant, its text and the start of its day or month are those that clocks show in the session's zone.
 fn in_session_zone(function: &ScalarFunction, schema: &DFSchema) -> Result<Option<Expr>> {
     let name = function.func.name();
-    if !matches!(name, "date_part" | DATE_PART | "date_trunc" | "to_char") {
+    if !matches!(
+        name,
+        "date_part"
+            | DATE_PART
+            | "date_trunc"
+            | "to_char"
+            | "date"
+            | "time"
+            | "datetime"
+            | MODIFIED_STRFTIME
+    ) {
         return Ok(None);
     }
     let of_instant = |arg: &Expr| match arg {

@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{
 use super::macros::expanded;
 use super::members::{struct_pack, struct_with};
 use super::normalize::call;
-use super::{aggregates, arrays, json, lambdas, templates};
+use super::{aggregates, arrays, json, lambdas, moments, templates};
 use crate::error::Result;
 
 /// `date_part` of a part that is no constant.
@@ -20,6 +20,8 @@ pub(crate) const DATE_PART: &str = "__firndb_date_part";
 pub(crate) const LAG: &str = "__firndb_lag";
 /// LEAD of the same.
 pub(crate) const LEAD: &str = "__firndb_lead";
+/// `substring(x FROM pattern)`.
+pub(crate) const SUBSTRING_MATCHING: &str = "__firndb_substring_matching";
 /// `regexp_matches` with options.
 pub(crate) const MATCHES: &str = "__firndb_regexp_matches";
 
@@ -113,6 +115,16 @@ fn replacement(expr: &mut Expr) -> Result<Option<Expr>> {
             op: BinaryOperator::Minus,
             right: expr.clone(),
         }))),
+        Expr::Substring {
+            expr,
+            substring_from: Some(pattern),
+            substring_for: None,
+            special: false,
+            ..
+        } if is_text(pattern) => Some(call(
+            SUBSTRING_MATCHING,
+            vec![expr.as_ref().clone(), pattern.as_ref().clone()],
+        )),
         Expr::UnaryOp { op, expr } => {
             let name = match op {
                 UnaryOperator::PGAbs => "abs",
@@ -136,6 +148,19 @@ fn replacement(expr: &mut Expr) -> Result<Option<Expr>> {
         }
         _ => None,
     })
+}
+
+/// Whether an expression is plainly a text.
+fn is_text(expr: &Expr) -> bool {
+    match expr {
+        Expr::Nested(inner) => is_text(inner),
+        Expr::Value(value) => matches!(value.value, Value::SingleQuotedString(_)),
+        Expr::BinaryOp { op, .. } => *op == BinaryOperator::StringConcat,
+        Expr::Cast { data_type, .. } => {
+            matches!(data_type, DataType::Text | DataType::Varchar(_))
+        }
+        _ => false,
+    }
 }
 
 /// The names at the front of `t.l[1]`: whether `t` is a table or a column is the planner's to know, and it does of `t.l`.
@@ -360,6 +385,7 @@ fn of_function(function: &mut Function) -> Result<Option<Expr>> {
     if let Some(replaced) = json::of_function(&name, function, &given)? {
         return Ok(Some(replaced));
     }
+    moments::rewrite(&name, function, &given);
     match (name.as_str(), given.as_slice()) {
         ("num_nulls" | "num_nonnulls", [_, ..]) => {
             return Ok(Some(counted(given, name == "num_nulls")));

@@ -111,6 +111,9 @@ impl Dialect for FirnDialect {
         if let Some(distinct) = is_distinct(parser, expr, precedence) {
             return Some(distinct);
         }
+        if let Some(negated) = is_same(parser) {
+            return Some(same(parser, expr, negated, precedence));
+        }
         if let Some(negated) = in_list(parser) {
             return Some(contained(self, parser, expr, negated));
         }
@@ -319,6 +322,59 @@ fn is_distinct(
         true => Expr::IsNotDistinctFrom(left, Box::new(right)),
         false => Expr::IsDistinctFrom(left, Box::new(right)),
     }))
+}
+
+/// Whether IS or IS NOT comes next with a value behind it, as in SQLite, and which: nothing that the parser knows to follow IS.
+fn is_same(parser: &Parser) -> Option<bool> {
+    let keyword = |place: usize| match &parser.peek_nth_token_ref(place).token {
+        Token::Word(word) if word.quote_style.is_none() => Some(word.keyword),
+        _ => None,
+    };
+    if keyword(0) != Some(Keyword::IS) {
+        return None;
+    }
+    let negated = keyword(1) == Some(Keyword::NOT);
+    let place = 1 + usize::from(negated);
+    let known = match keyword(place) {
+        Some(keyword) => matches!(
+            keyword,
+            Keyword::NULL
+                | Keyword::TRUE
+                | Keyword::FALSE
+                | Keyword::UNKNOWN
+                | Keyword::DISTINCT
+                | Keyword::NORMALIZED
+                | Keyword::NFC
+                | Keyword::NFD
+                | Keyword::NFKC
+                | Keyword::NFKD
+                | Keyword::JSON
+        ),
+        None => matches!(
+            parser.peek_nth_token_ref(place).token,
+            Token::EOF | Token::SemiColon | Token::RParen | Token::Comma
+        ),
+    };
+    (!known).then_some(negated)
+}
+
+/// `a IS b` and `a IS NOT b`: whether they are not distinct.
+fn same(
+    parser: &mut Parser,
+    expr: &Expr,
+    negated: bool,
+    precedence: u8,
+) -> Result<Expr, ParserError> {
+    parser.expect_keyword_is(Keyword::IS)?;
+    if negated {
+        parser.expect_keyword_is(Keyword::NOT)?;
+    }
+    let left = Box::new(expr.clone());
+    let right = Box::new(parser.parse_subexpr(precedence)?);
+    Ok(match negated {
+        true => Expr::IsDistinctFrom(left, right),
+        false => Expr::IsNotDistinctFrom(left, right),
+    })
 }
 
 /// Whether `IN [` or `NOT IN [` comes next, and which.

@@ -38,6 +38,7 @@ mod macros;
 mod members;
 mod merge;
 mod methods;
+mod moments;
 mod normalize;
 mod outer;
 mod parameters;
@@ -69,7 +70,7 @@ use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Toke
 
 pub(crate) use aggregates::QUANTILE_FROM_TOP;
 pub use alter_sequence::AlterSequence;
-pub(crate) use calls::{DATE_PART, LAG, LEAD, MATCHES};
+pub(crate) use calls::{DATE_PART, LAG, LEAD, MATCHES, SUBSTRING_MATCHING};
 pub(crate) use conflict::{ConflictTarget, conflict_target};
 pub(crate) use descriptions::{DESCRIBE, SHOW_TABLES, SUMMARIZE};
 pub(crate) use exclusion::EXCLUDING;
@@ -82,6 +83,7 @@ pub use macros::macro_names;
 pub(crate) use members::{STRUCT_INSERT, STRUCT_UPDATE};
 pub(crate) use merge::{DEFAULT_VALUES, DO_NOTHING};
 pub(crate) use methods::of_columns as methods_of_columns;
+pub(crate) use moments::MODIFIED_STRFTIME;
 pub(crate) use normalize::{UNIQUE, call};
 pub(crate) use parameters::literal;
 pub use parameters::{Arguments, bind};

@@ -4,6 +4,7 @@
 //! ABORT                                  ROLLBACK
 //! FORCE CHECKPOINT                       CHECKPOINT
 //! VACUUM ANALYZE [t]                     VACUUM [t]                    statistics are kept as data changes
+//! BEGIN DEFERRED | IMMEDIATE | EXCLUSIVE BEGIN                         writers never wait for readers, nor for one another
 //! SET SCHEMA 's'                         SET search_path = 's'
 //! a ~~~ b                                a GLOB b
 //! CREATE TABLE t (LIKE s INCLUDING …)    CREATE TABLE t ("__firndb_like 1 s" INTEGER)
@@ -84,6 +85,9 @@ fn statements(tokens: &mut Vec<TokenWithSpan>) {
         match (word(tokens, &solid, number), next.as_str()) {
             ("abort", _) => tokens[place].token = Token::make_keyword("ROLLBACK"),
             ("force", "checkpoint") => edits.push(Edit::Drop(place)),
+            ("begin", "deferred" | "immediate" | "exclusive") => {
+                edits.push(Edit::Drop(solid[number + 1]));
+            }
             ("vacuum", "analyze") => edits.push(Edit::Drop(solid[number + 1])),
             ("set", "schema") => {
                 let value = solid.get(number + 2);
@@ -266,6 +270,10 @@ mod tests {
         assert_eq!(
             rewritten("abort; force checkpoint; vacuum analyze t; set schema 'x'"),
             "ROLLBACK; checkpoint; vacuum t; set search_path ='x'"
+        );
+        assert_eq!(
+            rewritten("begin immediate; begin exclusive transaction"),
+            "begin ; begin transaction"
         );
         assert_eq!(
             rewritten("select a ~~~ b, a ~~ ~b"),

@@ -120,6 +120,32 @@ pub(super) fn parse_time(text: &str) -> Result<i64, Fault> {
     }
 }
 
+/// Microseconds since 1970 of a date, a timestamp or a time of day, which is one of the first of January 2000, on the clock of UTC,
+/// as SQLite reads them.
+pub(crate) fn parse_utc(text: &str) -> Option<i64> {
+    const FIRST_OF_2000: i32 = 10_957;
+    let moment = match parse_moment(text) {
+        Ok(moment) => moment,
+        Err(_) => {
+            let mut cursor = Cursor(text.trim().as_bytes());
+            let time = cursor.time_of_day().ok()?;
+            let offset = cursor.offset().ok()?;
+            if !cursor.0.is_empty() {
+                return None;
+            }
+            Moment {
+                days: FIRST_OF_2000,
+                time,
+                offset,
+            }
+        }
+    };
+    let local = i64::from(moment.days)
+        .checked_mul(MICROS_PER_DAY)?
+        .checked_add(moment.time)?;
+    local.checked_sub(i64::from(moment.offset.unwrap_or(0)) * MICROS_PER_SECOND)
+}
+
 /// What is left of a text.
 struct Cursor<'a>(&'a [u8]);
 

@@ -25,7 +25,7 @@ use arrow::array::timezone::Tz;
 use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray, new_null_array};
 use arrow::datatypes::{DataType, Field};
 
-pub(crate) use calendar::{MICROS_PER_DAY, civil_from_days, days_from_civil};
+pub(crate) use calendar::{MICROS_PER_DAY, civil_from_days, days_from_civil, parse_utc};
 pub(crate) use canonical::canonical_type;
 pub(crate) use interval::{
     NANOS_PER_MICRO, from_microseconds as interval_from_microseconds,

@@ -15,6 +15,7 @@ pub(super) mod lambdas;
 mod likeness;
 mod lists;
 pub(super) mod maps;
+mod modified_moments;
 mod moments;
 mod more_text;
 mod numbers;
@@ -91,6 +92,7 @@ pub(super) fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
             padding::kernels(),
             numbers::kernels(),
             moments::kernels(),
+            modified_moments::kernels(),
             buckets::kernels(),
             strptime::kernels(),
             regex::kernels(),
@@ -277,6 +279,14 @@ impl Form {
                 let fields = [Arc::clone(&fields[1]), Arc::clone(&fields[0])];
                 return self.expand(&swapped, &fields);
             }
+            // SQLite's letters for SQLite's argument order.
+            (Form::FormatTime, [format, value])
+                if !fields[1].data_type().is_temporal()
+                    && is_format(format)
+                    && !is_format(value) =>
+            {
+                modified_moments::strftime_of(format.clone(), value.clone())
+            }
             (Form::FormatTime, [moment, format]) if !matches!(format, Expr::Literal(_, _)) => {
                 moments::formatted(moment.clone(), format.clone())
             }
@@ -329,6 +339,11 @@ impl Form {
             _ => return Ok(None),
         }))
     }
+}
+
+/// Whether an expression is a literal that can only be a format.
+fn is_format(expr: &Expr) -> bool {
+    matches!(expr, Expr::Literal(value, _) if value.try_as_str().flatten().is_some_and(|text| text.contains('%')))
 }
 
 /// A format that is a literal, rewritten.

@@ -14,7 +14,7 @@ use datafusion::common::Result;
 use regex::{Regex, RegexBuilder};
 
 use super::kernel::{Kernel, Takes};
-use crate::parse::MATCHES;
+use crate::parse::{MATCHES, SUBSTRING_MATCHING};
 use crate::{Error, SqlState};
 
 /// The functions of this module.
@@ -37,6 +37,14 @@ pub(super) fn kernels() -> Vec<Kernel> {
             arguments: (2, 4),
             yields: list,
             run: extract_all,
+        },
+        Kernel {
+            name: SUBSTRING_MATCHING,
+            aliases: &[],
+            takes: &[Text],
+            arguments: (2, 2),
+            yields: |_| Some(DataType::Utf8View),
+            run: substring,
         },
         Kernel {
             name: "regexp_split_to_array",
@@ -188,6 +196,25 @@ fn extract(args: &[ArrayRef]) -> Result<ArrayRef> {
             _ => None,
         };
         builder.append_option(found);
+    }
+    Ok(Arc::new(builder.finish()))
+}
+
+/// What a pattern matches, its first group where it has one; NULL where it matches nothing.
+fn substring(args: &[ArrayRef]) -> Result<ArrayRef> {
+    let texts = args[0].as_string_view();
+    let mut expressions = Expressions::new(&args[1], None)?;
+    let mut builder = StringViewBuilder::new();
+    for (row, text) in texts.iter().enumerate() {
+        let found = match (text, expressions.at(row)?) {
+            (Some(text), Some(expression)) => {
+                let group = usize::from(expression.captures_len() > 1);
+                let found = expression.captures(text);
+                found.and_then(|found| found.get(group))
+            }
+            _ => None,
+        };
+        builder.append_option(found.map(|found| found.as_str()));
     }
     Ok(Arc::new(builder.finish()))
 }

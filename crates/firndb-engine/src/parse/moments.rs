@@ -1,0 +1,48 @@
+//! SQLite's functions of dates: the time at hand in its place, and which `strftime` is meant.
+//!
+//! ```text
+//! date(), date('now', …)            date(now() AT TIME ZONE 'UTC', …)          also time, datetime, julianday, unixepoch, strftime
+//! strftime(format, x, modifier …)   SQLite's; of two arguments that are no text, DuckDB's
+//! ```
+
+use datafusion::sql::sqlparser::ast::{Expr, Function, FunctionArguments, Value};
+
+use super::calls::{rename, set_arguments};
+use super::normalize::call;
+
+/// `strftime` of a moment and modifiers, by SQLite's letters.
+pub(crate) const MODIFIED_STRFTIME: &str = "__firndb_strftime";
+
+/// Rewrites a call of one of these functions.
+pub(super) fn rewrite(name: &str, function: &mut Function, given: &[Expr]) {
+    let place = match name {
+        "date" | "time" | "datetime" | "julianday" | "unixepoch" => 0,
+        "strftime" => 1,
+        _ => return,
+    };
+    if !matches!(function.args, FunctionArguments::List(_)) || given.len() < place {
+        return;
+    }
+    let is_now = given.get(place).is_none_or(says_now);
+    let mut arguments = given.to_vec();
+    if is_now {
+        arguments.truncate(place);
+        arguments.push(now());
+        arguments.extend(given.iter().skip(place + 1).cloned());
+    }
+    if name == "strftime" && (is_now || given.len() > 2) {
+        rename(function, MODIFIED_STRFTIME);
+    }
+    set_arguments(function, arguments);
+}
+
+fn says_now(expr: &Expr) -> bool {
+    matches!(expr, Expr::Value(value) if matches!(&value.value, Value::SingleQuotedString(text) if text.trim().eq_ignore_ascii_case("now")))
+}
+
+fn now() -> Expr {
+    Expr::AtTimeZone {
+        timestamp: Box::new(call("now", Vec::new())),
+        time_zone: Box::new(Expr::value(Value::SingleQuotedString("UTC".to_owned()))),
+    }
+}

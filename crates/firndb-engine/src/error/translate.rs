@@ -279,9 +279,9 @@ fn not_implemented(message: &str) -> Error {
         None => wording::known(&line).unwrap_or_else(|| {
             match wording::without_tree(&line).as_ref() {
                 "Collate" => Error::unsupported(
-                    "COLLATE is supported in comparisons, IN, BETWEEN, ORDER BY and plain select lists alone, with NOCASE, C and BINARY",
+                    "COLLATE is supported in comparisons, IN, LIKE, GROUP BY, DISTINCT, ORDER BY, min, max and plain select lists, with NOCASE, C and BINARY",
                 )
-                .with_hint("Group by and index lower(column) for text without case."),
+                .with_hint("Elsewhere, use lower(column) for text without case."),
                 what => Error::unsupported(format!("not supported: {}", in_sql(what))),
             }
         }),

@@ -71,6 +71,7 @@ use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Toke
 pub(crate) use aggregates::QUANTILE_FROM_TOP;
 pub use alter_sequence::AlterSequence;
 pub(crate) use calls::{DATE_PART, LAG, LEAD, MATCHES, SUBSTRING_MATCHING};
+pub(crate) use collations::is_binary;
 pub(crate) use conflict::{ConflictTarget, conflict_target};
 pub(crate) use descriptions::{DESCRIBE, SHOW_TABLES, SUMMARIZE};
 pub(crate) use exclusion::EXCLUDING;

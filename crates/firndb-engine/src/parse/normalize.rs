@@ -76,6 +76,7 @@ pub(super) fn normalize(
         fed: None,
         inputs: 0,
         variables: false,
+        stays: false,
     };
     let flow = match &mut command {
         Command::Sql(statement) => statement.visit(&mut normalizer),
@@ -115,6 +116,8 @@ struct Normalizer<'a> {
     /// Whether variables of the session are read.
     variables: bool,
     deepest_query: usize,
+    /// Whether the statement's query stays as the body of a view or macro, whose columns others compare.
+    stays: bool,
     /// Subqueries in expressions around the one at hand.
     subqueries: usize,
     /// Functions with lambdas around the one at hand.
@@ -375,7 +378,7 @@ impl VisitorMut for Normalizer<'_> {
             values::typed(query);
         }
         self.queries -= 1;
-        if self.queries == 0 {
+        if self.queries == 0 && !self.stays {
             collations::in_result(query);
         }
         if let Some(order) = &mut query.order_by
@@ -387,6 +390,7 @@ impl VisitorMut for Normalizer<'_> {
     }
 
     fn post_visit_select(&mut self, select: &mut Select) -> Flow {
+        collations::in_groups(select);
         let renamed = exclusion::rename(&mut select.projection)
             .and_then(|()| exclusion::rename(&mut select.qualify));
         match renamed {
@@ -462,6 +466,13 @@ impl VisitorMut for Normalizer<'_> {
         }
         if let Statement::Insert(insert) = statement {
             self.fed = insert.source.as_deref().map(std::ptr::from_ref);
+        }
+        self.stays = matches!(
+            statement,
+            Statement::CreateView(_) | Statement::CreateMacro { .. }
+        );
+        if let Statement::CreateIndex(index) = statement {
+            collations::in_index(&mut index.columns);
         }
         let returning = match statement {
             Statement::Insert(insert) => insert.returning.as_mut(),

@@ -388,7 +388,10 @@ pub(super) fn check_collation(name: &ObjectName) -> Result<()> {
         "\"c\"" | "c" | "\"posix\"" | "posix" | "\"binary\"" | "binary" => Ok(()),
         _ => Err(Error::unsupported(format!(
             "collation {name} is not supported: text is compared by its bytes"
-        ))),
+        ))
+        .with_hint(
+            "Write COLLATE NOCASE where text is compared, sorted or grouped, or use lower(column).",
+        )),
     }
 }
 

@@ -22,7 +22,7 @@ use super::query::{Template, alone, always, identifier, select, target, target_c
 use super::target::Proposed;
 use super::write::SlotSet;
 use crate::catalog::{IndexKey, UniqueKey};
-use crate::parse::{ConflictTarget, conflict_target};
+use crate::parse::{ConflictTarget, conflict_target, is_binary};
 use crate::{Error, Result, SqlState};
 
 /// An ON CONFLICT clause at work.
@@ -419,11 +419,11 @@ enum Part {
     Text(String),
 }
 
-/// An expression without the parentheses around it.
+/// An expression without parentheses around it, and without the collation that all text has.
 fn plain(expression: &ast::Expr) -> &ast::Expr {
     match expression {
         ast::Expr::Nested(inner) => plain(inner),
-        ast::Expr::Collate { expr, .. } => plain(expr),
+        ast::Expr::Collate { expr, collation } if is_binary(collation) => plain(expr),
         other => other,
     }
 }

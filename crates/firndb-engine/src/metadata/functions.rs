@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use firndb_storage::{BlockState, MemoryUse};
 
+use super::definitions;
 use super::rows::{Cell, Kind, Rows};
 use super::standard::{all_relations, constraint_kind, key_columns};
 use super::{DATABASE, SYSTEM_SCHEMAS};
@@ -96,7 +97,7 @@ fn tables(catalog: &CatalogState) -> Rows {
             (!table.settings.frozen_on_demand).into(),
             freeze_after(&table).into(),
             false.into(),
-            definition(&table).into(),
+            definitions::of_table(&table).into(),
         ]);
     }
     rows
@@ -239,31 +240,6 @@ pub(super) fn table_info(table: &TableEntry) -> Rows {
     rows
 }
 
-/// A table as CREATE TABLE makes it.
-fn definition(table: &TableEntry) -> String {
-    let columns = table.columns.iter().map(|column| {
-        let mut text = format!("{} {}", column.field.name(), sql_name(&column.field));
-        if let Some(default) = &column.default {
-            text.push_str(&format!(" DEFAULT {default}"));
-        }
-        if !column.field.is_nullable() {
-            text.push_str(" NOT NULL");
-        }
-        text
-    });
-    let constraints = table
-        .constraints
-        .iter()
-        .map(|constraint| constraint_text(table, constraint));
-    let parts: Vec<String> = columns.chain(constraints).collect();
-    let settings = table.settings_text();
-    format!(
-        "CREATE TABLE {}({}){settings};",
-        table.name,
-        parts.join(", ")
-    )
-}
-
 /// The names of tables and views.
 fn names(catalog: &CatalogState) -> Rows {
     let mut rows = Rows::new(&[("name", Text)]);
@@ -283,21 +259,30 @@ fn master(catalog: &CatalogState) -> Rows {
         ("sql", Text),
     ]);
     for relation in all_relations(catalog) {
-        let (kind, sql) = match &relation {
-            Relation::Table(table) => ("table", definition(table)),
-            Relation::View(view) => (
-                "view",
-                format!("CREATE VIEW {} AS {};", view.name, view.query),
-            ),
-        };
         let name = relation.name();
+        let kind = match &relation {
+            Relation::Table(_) => "table",
+            Relation::View(_) => "view",
+        };
         rows.push([
             kind.into(),
             name.into(),
             name.into(),
             0_i64.into(),
-            sql.into(),
+            definitions::of_relation(&relation).into(),
         ]);
+        let Relation::Table(table) = &relation else {
+            continue;
+        };
+        for index in &table.indexes {
+            rows.push([
+                "index".into(),
+                index.name.as_str().into(),
+                name.into(),
+                0_i64.into(),
+                format!("{};", index.definition(table)).into(),
+            ]);
+        }
     }
     rows
 }

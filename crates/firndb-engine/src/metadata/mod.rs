@@ -7,6 +7,7 @@
 //! | [`rows`] | rows of text, numbers and truth values as a relation |
 //! | [`standard`] | `information_schema` (ISO 9075-11) |
 //! | [`postgres`] | `pg_catalog` |
+//! | [`definitions`] | the statements that make tables and views |
 //! | [`functions`] | `firndb_tables()` and its siblings |
 
 use std::sync::Arc;
@@ -15,8 +16,9 @@ use datafusion::catalog::TableProvider;
 use firndb_storage::MemoryUse;
 
 use crate::Result;
-use crate::catalog::{CatalogState, TableEntry};
+use crate::catalog::{CatalogState, Relation, TableEntry};
 
+mod definitions;
 mod functions;
 mod postgres;
 mod rows;
@@ -56,6 +58,11 @@ pub fn function(catalog: &CatalogState, name: &str) -> Result<Option<Arc<dyn Tab
     functions::relation(catalog, name)
         .map(rows::Rows::into_provider)
         .transpose()
+}
+
+/// The statement that makes a relation.
+pub fn definition(relation: &Relation) -> String {
+    definitions::of_relation(relation)
 }
 
 /// `pragma_table_info('t')`: the columns of a table.

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! quantile_cont(x, [0.1, 0.9])  ─▶  CASE WHEN count(x) > 0 THEN [quantile_cont(x, 0.1), quantile_cont(x, 0.9)] END
+//! count(DISTINCT x, y)          ─▶  count(DISTINCT (x, y)) FILTER (WHERE x IS NOT NULL AND y IS NOT NULL)
 //! total(x)                      ─▶  coalesce(CAST(sum(x) AS DOUBLE), 0e0)
 //! max(x, n)                     ─▶  (array_agg(x ORDER BY x DESC) FILTER (WHERE x IS NOT NULL))[1:n]
 //! arg_max(x, y, n)              ─▶  (array_agg(x ORDER BY y DESC) FILTER (WHERE x IS NOT NULL AND y IS NOT NULL))[1:n]
@@ -31,6 +32,11 @@ pub(super) fn rewrite(name: &str, function: &mut Function, given: &[Expr]) -> Op
         ("favg", [value]) => {
             rename(function, "avg");
             set_arguments(function, vec![double(value)]);
+            None
+        }
+        ("count", [_, _, ..]) if is_distinct(function) => {
+            set_arguments(function, vec![Expr::Tuple(given.to_vec())]);
+            given.iter().for_each(|value| also(function, known(value)));
             None
         }
         ("total", [_]) => {

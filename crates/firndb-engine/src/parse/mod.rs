@@ -14,6 +14,7 @@
 
 mod aggregates;
 mod alter_sequence;
+mod alter_view;
 mod arrays;
 mod asof;
 mod brackets;
@@ -70,6 +71,7 @@ use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Toke
 
 pub(crate) use aggregates::QUANTILE_FROM_TOP;
 pub use alter_sequence::AlterSequence;
+pub use alter_view::RenameView;
 pub(crate) use calls::{DATE_PART, LAG, LEAD, MATCHES, SUBSTRING_MATCHING};
 pub(crate) use collations::is_binary;
 pub(crate) use conflict::{ConflictTarget, conflict_target};
@@ -156,6 +158,8 @@ pub enum Command {
     SetVariable(String, Box<ast::Query>),
     /// ALTER SEQUENCE.
     AlterSequence(Box<AlterSequence>),
+    /// ALTER VIEW … RENAME TO.
+    RenameView(Box<RenameView>),
     /// SET CONSTRAINTS: the constraints' names, or all, and whether they are checked at the end of the transaction.
     SetConstraints(Option<Vec<String>>, bool),
     /// RESET VARIABLE.
@@ -544,6 +548,14 @@ fn parse_command(parser: &mut Parser<'_>) -> std::result::Result<Command, Parser
             Ok(Command::AlterSequence(Box::new(alter_sequence::parse(
                 parser,
             )?)))
+        }
+        "alter" if matches!(parser.peek_nth_token(1).token, Token::Word(word) if word.value == "view") => {
+            match alter_view::parse(parser)? {
+                Some(rename) => Ok(Command::RenameView(Box::new(rename))),
+                None => parser
+                    .parse_statement()
+                    .map(|statement| Command::Sql(Box::new(statement))),
+            }
         }
         "set"
             if matches!(parser.peek_nth_token(1).token, Token::Word(word) if word.value == "constraints")

@@ -85,6 +85,7 @@ pub(super) fn normalize(
         Command::Nothing(_)
         | Command::ResetVariable(_)
         | Command::AlterSequence(_)
+        | Command::RenameView(_)
         | Command::SetConstraints(..) => ControlFlow::Continue(()),
     };
     if let ControlFlow::Break(error) = flow {

@@ -168,6 +168,7 @@ pub fn bind<'a>(command: &'a Command, arguments: &Arguments) -> Cow<'a, Command>
         Command::Nothing(_)
         | Command::ResetVariable(_)
         | Command::AlterSequence(_)
+        | Command::RenameView(_)
         | Command::SetConstraints(..) => ControlFlow::Continue(()),
     };
     Cow::Owned(bound)

@@ -86,6 +86,7 @@ pub(crate) fn with_variables(
         Command::Nothing(_)
         | Command::ResetVariable(_)
         | Command::AlterSequence(_)
+        | Command::RenameView(_)
         | Command::SetConstraints(..) => ControlFlow::Continue(()),
     };
     match flow {

@@ -9,7 +9,8 @@ use datafusion::sql::sqlparser::ast::{self, ObjectName};
 use super::described::Described;
 use super::{Scope, StatementContext, limits, split_name};
 use crate::catalog::{Constraint, DATABASE, Relation, TEMPORARY_SCHEMA, TableEntry};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, SqlState};
+use crate::metadata;
 use crate::parse;
 use crate::session::{Outcome, Rows};
 use crate::types;
@@ -78,6 +79,42 @@ pub(super) fn table_names(scope: &Scope) -> Vec<String> {
     found.sort();
     found.dedup();
     found
+}
+
+/// SHOW CREATE TABLE and SHOW CREATE VIEW.
+pub(super) fn creation(
+    context: &StatementContext,
+    kind: &ast::ShowCreateObject,
+    name: &ObjectName,
+) -> Result<Outcome> {
+    let (schema, folded) = split_name(name)?;
+    let scope = &context.scope;
+    let relation = scope
+        .relation(schema.as_deref(), &folded)
+        .ok_or_else(|| scope.unknown_relation(schema.as_deref(), &folded))?;
+    let fits = match (kind, &relation) {
+        (ast::ShowCreateObject::Table, _) => true,
+        (ast::ShowCreateObject::View, Relation::View(_)) => true,
+        (ast::ShowCreateObject::View, Relation::Table(_)) => {
+            return Err(Error::new(
+                SqlState::WrongObjectType,
+                format!("\"{}\" is not a view", relation.name()),
+            ));
+        }
+        _ => false,
+    };
+    if !fits {
+        return Err(Error::unsupported(format!(
+            "SHOW CREATE {kind} is not supported"
+        )));
+    }
+    listing(
+        "SHOW",
+        &[
+            ("name", texts([Some(relation.name().to_owned())])),
+            ("sql", texts([Some(metadata::definition(&relation))])),
+        ],
+    )
 }
 
 /// SHOW SCHEMAS.

@@ -82,6 +82,10 @@ pub(crate) async fn run(work: &mut Work<'_>, command: &Command) -> Result<Outcom
             context.check_writable("ALTER SEQUENCE")?;
             return ddl::alter_sequence(work, alter);
         }
+        Command::RenameView(rename) => {
+            context.check_writable("ALTER VIEW")?;
+            return ddl::rename_view(work, rename);
+        }
         Command::SetConstraints(names, deferred) => {
             context.deferred.set(
                 names.as_deref(),
@@ -150,6 +154,9 @@ pub(crate) async fn run(work: &mut Work<'_>, command: &Command) -> Result<Outcom
                 .and_then(|place| place.parent_name.as_ref())
                 .ok_or_else(|| Error::unsupported("SHOW COLUMNS needs FROM and a table"))?;
             describe::relation(context, name).await
+        }
+        ast::Statement::ShowCreate { obj_type, obj_name } => {
+            describe::creation(context, obj_type, obj_name)
         }
         ast::Statement::ShowSchemas { .. } => describe::schemas(context),
         ast::Statement::ShowDatabases { .. } | ast::Statement::ShowCatalogs { .. } => {

@@ -7,6 +7,7 @@ mod create;
 mod definition;
 mod depend;
 mod drop;
+mod functions;
 mod index;
 mod like;
 mod macros;
@@ -28,6 +29,7 @@ use crate::types::NamedType;
 /// SELECT … INTO table.
 pub(super) use create::select_into;
 pub(super) use sequence::alter_sequence;
+pub(super) use view::rename_view;
 
 /// Runs a definition.
 pub(super) async fn run(work: &mut Work<'_>, statement: &Statement) -> Result<Outcome> {
@@ -53,10 +55,7 @@ pub(super) async fn run(work: &mut Work<'_>, statement: &Statement) -> Result<Ou
         Statement::CreateSequence { .. } => sequence::create_sequence(work, statement),
         Statement::CreateMacro { .. } => macros::create_macro(work, statement),
         Statement::DropFunction(drop) => macros::drop_macro(work, drop),
-        Statement::CreateFunction(_) => Err(Error::unsupported(
-            "functions in other languages are not supported",
-        )
-        .with_hint("CREATE MACRO f(a) AS … makes a function of an expression.")),
+        Statement::CreateFunction(create) => functions::create_function(work, create),
         other => Err(Error::unsupported(format!(
             "{} is not supported",
             verb(other)
@@ -84,6 +83,9 @@ fn verb(statement: &Statement) -> &'static str {
         Statement::Comment { .. } => "COMMENT",
         Statement::Grant(_) => "GRANT",
         Statement::Revoke(_) => "REVOKE",
+        Statement::CreateMacro { .. } => "CREATE MACRO",
+        Statement::CreateFunction(_) => "CREATE FUNCTION",
+        Statement::DropFunction(_) => "DROP FUNCTION",
         Statement::CreateTrigger(_) => "CREATE TRIGGER",
         Statement::CreateDatabase { .. } => "CREATE DATABASE",
         Statement::CreateRole(_) => "CREATE ROLE",

@@ -11,9 +11,9 @@ use datafusion::sql::sqlparser::ast::{
 use super::{depend, drop, duplicate, existing, new_name};
 use crate::catalog::{Relation, TEMPORARY_SCHEMA, ViewEntry, fold};
 use crate::error::{Error, Result, SqlState};
-use crate::parse::UNIQUE;
+use crate::parse::{RenameView, UNIQUE};
 use crate::session::Outcome;
-use crate::statement::{Scope, Work};
+use crate::statement::{Scope, Work, split_name};
 
 /// CREATE VIEW.
 pub(super) fn create_view(work: &mut Work<'_>, create: &CreateView) -> Result<Outcome> {
@@ -83,6 +83,42 @@ pub(super) fn create_view(work: &mut Work<'_>, create: &CreateView) -> Result<Ou
     }
     work.changes.put(Relation::View(Arc::new(view)));
     Ok(Outcome::done("CREATE VIEW"))
+}
+
+/// ALTER VIEW … RENAME TO.
+pub(in crate::statement) fn rename_view(
+    work: &mut Work<'_>,
+    rename: &RenameView,
+) -> Result<Outcome> {
+    let (schema, name) = split_name(&rename.name)?;
+    let scope = &work.context.scope;
+    let view = match scope.relation(schema.as_deref(), &name) {
+        Some(Relation::View(view)) => view,
+        Some(Relation::Table(table)) => {
+            return Err(Error::new(
+                SqlState::WrongObjectType,
+                format!("\"{}\" is not a view", table.name),
+            )
+            .with_hint("ALTER TABLE … RENAME TO renames a table."));
+        }
+        None if rename.if_exists => return Ok(Outcome::done("ALTER VIEW")),
+        None => return Err(scope.unknown_relation(schema.as_deref(), &name)),
+    };
+    let to = work.source.written(&rename.to);
+    if let Some(other) = existing(work, &view.schema, &to)
+        && other.name() != view.name
+    {
+        return Err(duplicate(&to));
+    }
+    let views = depend::views_on(work.changes.state(), &view.schema, &view.name);
+    if !views.is_empty() {
+        return Err(depend::still_needed(&format!("view {}", view.name), &views));
+    }
+    let mut renamed = view.as_ref().clone();
+    renamed.name = to;
+    work.changes.remove(&view.schema, &view.name);
+    work.changes.put(Relation::View(Arc::new(renamed)));
+    Ok(Outcome::done("ALTER VIEW"))
 }
 
 /// The view's columns with their case: those given, then the query's own.

@@ -9,6 +9,7 @@ use arrow::array::{Array, ArrayRef, StructArray};
 use arrow::compute::take;
 use datafusion::sql::sqlparser::ast;
 
+use super::members::{Place, overlap, updated};
 use super::query::{alone, identifier, is_default, select};
 use super::{Target, generated};
 use crate::{Error, Result, SqlState};
@@ -18,6 +19,8 @@ pub(super) struct Assignments {
     columns: Vec<usize>,
     sources: Vec<Source>,
     expressions: Vec<ast::Expr>,
+    /// The members that are set of columns.
+    members: Vec<(usize, Vec<String>)>,
 }
 
 /// Where a column's value comes from.
@@ -35,12 +38,16 @@ impl Assignments {
             columns: Vec::new(),
             sources: Vec::new(),
             expressions: Vec::new(),
+            members: Vec::new(),
         };
         for assignment in set {
             match &assignment.target {
                 ast::AssignmentTarget::ColumnName(name) => {
-                    let column = target.position(name)?;
-                    assignments.set(target, column, &assignment.value)?;
+                    let place = Place::resolve(target, name)?;
+                    match place.members.is_empty() {
+                        true => assignments.set(target, place.column, &assignment.value)?,
+                        false => assignments.set_member(target, place, &assignment.value)?,
+                    }
                 }
                 ast::AssignmentTarget::Tuple(names) => {
                     let columns: Vec<usize> = names
@@ -92,6 +99,49 @@ impl Assignments {
         };
         self.add_column(target, column, Source::Expression(self.expressions.len()))?;
         self.expressions.push(expression);
+        Ok(())
+    }
+
+    /// Sets a member of a struct; several members of one column are one expression.
+    fn set_member(&mut self, target: &Target, place: Place, value: &ast::Expr) -> Result<()> {
+        let Place { column, members } = place;
+        if is_default(value) {
+            return Err(Error::unsupported("a member of a struct has no DEFAULT"));
+        }
+        if target.is_own(column) {
+            return Err(generated::refuse_update(target, column));
+        }
+        let of_column = |(other, _): &&(usize, Vec<String>)| *other == column;
+        let mut before = self.members.iter().filter(of_column);
+        if before.clone().any(|(_, path)| overlap(path, &members)) {
+            return Err(Error::new(
+                SqlState::SyntaxError,
+                format!(
+                    "multiple assignments to same member \"{}\" of column \"{}\"",
+                    members.join("."),
+                    target.schema().field(column).name()
+                ),
+            ));
+        }
+        let place = match before
+            .next()
+            .and_then(|_| self.columns.iter().position(|at| *at == column))
+        {
+            Some(place) => place,
+            None => {
+                self.add_column(target, column, Source::Expression(self.expressions.len()))?;
+                let name = target.schema().field(column).name();
+                self.expressions
+                    .push(super::query::column(target.name(), name));
+                self.columns.len() - 1
+            }
+        };
+        let Source::Expression(number) = self.sources[place] else {
+            return Err(Error::internal("a member is set in an expression"));
+        };
+        let of = self.expressions[number].clone();
+        self.expressions[number] = updated(of, &members, value.clone());
+        self.members.push((column, members));
         Ok(())
     }
 

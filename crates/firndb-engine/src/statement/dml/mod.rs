@@ -48,6 +48,7 @@ mod assignment;
 mod conflict;
 mod generated;
 mod insert;
+mod members;
 mod merge;
 mod point;
 mod query;

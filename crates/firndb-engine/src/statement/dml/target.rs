@@ -155,12 +155,7 @@ impl<'a> Target<'a> {
         let parts: Option<Vec<&ast::Ident>> = name.0.iter().map(|part| part.as_ident()).collect();
         let column = match parts.as_deref() {
             Some([column]) => column,
-            Some([qualifier, column])
-                if qualifier.value.eq_ignore_ascii_case(&self.name.value)
-                    || qualifier.value.eq_ignore_ascii_case(&self.entry.name) =>
-            {
-                column
-            }
+            Some([qualifier, column]) if self.is_called(qualifier) => column,
             _ => {
                 return Err(Error::unsupported(format!(
                     "assignment to part of a column is not supported: {name}"
@@ -168,6 +163,12 @@ impl<'a> Target<'a> {
             }
         };
         self.find(column)
+    }
+
+    /// Whether a name is the table's, or the one that the statement gives it.
+    pub(super) fn is_called(&self, name: &ast::Ident) -> bool {
+        name.value.eq_ignore_ascii_case(&self.name.value)
+            || name.value.eq_ignore_ascii_case(&self.entry.name)
     }
 
     /// The position of a column: exact case first, then without regard to case.

@@ -17,6 +17,7 @@ use datafusion::sql::sqlparser::ast;
 use firndb_storage::Form;
 
 use super::session::{Inner, Session};
+use super::shown_settings::ShownSettings;
 use super::transaction::{Modes, OpenTransaction};
 use crate::error::{Error, Result, SqlState};
 use crate::parse::{self, Arguments, Command, ParameterNames, Parsed, ParsedText, Read, Source};
@@ -357,6 +358,7 @@ impl Session {
             given: Arc::clone(&inner.given),
             registered: Arc::clone(&inner.registered),
             progress: Arc::new(ScanProgress::default()),
+            settings: Arc::new(ShownSettings::within(shared, inner, transaction.read_only)),
             workers: Arc::clone(&shared.workers),
             cancellation: Arc::clone(&call.cancellation),
             form: Form::Compute,

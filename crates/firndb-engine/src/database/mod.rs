@@ -25,6 +25,7 @@ mod prepare;
 mod rules;
 mod session;
 mod settings;
+mod shown_settings;
 mod transaction;
 
 pub use connection::Database;

@@ -4,8 +4,9 @@
 
 use std::sync::Arc;
 
+use datafusion::execution::session_state::SessionState;
+
 use super::session::Inner;
-use super::settings::reach_operators;
 use crate::catalog::fold;
 
 /// The planner's word for the default.
@@ -29,6 +30,12 @@ const ORDERS: [(&str, &[&str]); 4] = [
     ),
 ];
 
+/// Operators read the options that the session state had when they were last told.
+pub(super) fn reach_operators(state: &mut SessionState) {
+    let options = Arc::clone(state.config_options());
+    state.execution_props_mut().config_options = Some(options);
+}
+
 pub(super) fn named(value: &str) -> Option<&'static str> {
     let value = fold(value);
     ORDERS
@@ -48,12 +55,8 @@ pub(super) fn set(inner: &mut Inner, order: &str) {
 }
 
 /// The setting as it is shown.
-pub(super) fn shown(inner: &Inner) -> String {
-    let order = &inner
-        .state
-        .config_options()
-        .sql_parser
-        .default_null_ordering;
+pub(super) fn shown(state: &SessionState) -> String {
+    let order = &state.config_options().sql_parser.default_null_ordering;
     ORDERS
         .iter()
         .find(|(known, _)| known == order)

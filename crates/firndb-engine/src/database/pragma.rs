@@ -9,7 +9,7 @@ use super::answers::{strings, table};
 use super::execute::Call;
 use super::session::{Inner, Session};
 use super::settings::{is_without_effect, known};
-use crate::catalog::{DATABASE, fold};
+use crate::catalog::fold;
 use crate::error::Result;
 use crate::parse::Source;
 use crate::session::Outcome;
@@ -34,7 +34,11 @@ impl Session {
                 let version = env!("CARGO_PKG_VERSION");
                 table(&[("library_version", strings([version]))])
             }
-            ("database_list", None) => table(&[("name", strings([DATABASE]))]),
+            ("database_list", None) => self.listed(inner, "pragma_database_list()", call, source),
+            ("index_list" | "foreign_key_list", Some(table)) => {
+                let table = Value::SingleQuotedString(table);
+                self.listed(inner, &format!("pragma_{name}({table})"), call, source)
+            }
             ("integrity_check", None) => {
                 let damaged = self.database.shared.storage.verify()?;
                 let found: Vec<&str> = match damaged.is_empty() {
@@ -53,6 +57,26 @@ impl Session {
                 Ok(Outcome::done("PRAGMA"))
             }
         }
+    }
+
+    /// The rows of a function.
+    fn listed(
+        &self,
+        inner: &mut Inner,
+        function: &str,
+        call: &Call,
+        source: &Source,
+    ) -> Result<Outcome> {
+        let query = crate::parse::parse_query(&format!("SELECT * FROM {function}"))?;
+        self.run_in_transaction(
+            inner,
+            call,
+            async |work| {
+                let rows = work.context.scope.rows(&query).await?;
+                Ok(Outcome::rows("PRAGMA", rows))
+            },
+            source,
+        )
     }
 
     pub(super) fn listing(

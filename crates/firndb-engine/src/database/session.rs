@@ -13,7 +13,7 @@ use super::connection::Database;
 use super::file::Usage;
 use super::plans::Plans;
 use super::prepare::PreparedStatement;
-use super::settings::Settings;
+use super::shown_settings::Settings;
 use super::transaction::OpenTransaction;
 use crate::catalog::{SchemaEntry, TEMPORARY_SCHEMA, fold};
 use crate::compiled::Cache;

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use datafusion::execution::session_state::SessionState;
 use datafusion::sql::sqlparser::ast::{self, Expr, Value};
 use firndb_storage::{Compression, Synchronous};
 
@@ -11,96 +10,16 @@ use super::answers::{strings, table};
 use super::connection::{environment, use_threads};
 use super::execute::Call;
 use super::file;
-use super::null_order;
+use super::null_order::{self, reach_operators};
 use super::session::{Inner, Session};
+use super::shown_settings::{SETTINGS, Settings, ShownSettings, is_global};
 use super::transaction::{self, Modes, OpenTransaction};
 use crate::catalog::{DATABASE, MAIN_SCHEMA, fold};
 use crate::error::{Error, Result, SqlState, nearest};
 use crate::parse::Source;
 use crate::session::Outcome;
-use crate::session::memory::{format_bytes, parse_bytes};
+use crate::session::memory::parse_bytes;
 use crate::statement;
-
-/// A session's settings.
-#[derive(Debug, Clone)]
-pub(super) struct Settings {
-    /// Schemas in which names are looked for.
-    pub(super) path: Arc<[String]>,
-    /// Whether transactions are read-only unless they say otherwise.
-    pub(super) read_only: bool,
-    application: String,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Settings {
-            path: Arc::from([MAIN_SCHEMA.to_owned()]),
-            read_only: false,
-            application: String::new(),
-        }
-    }
-}
-
-/// Every setting and what it is for.
-const SETTINGS: [(&str, &str); 18] = [
-    ("application_name", "A label of the session."),
-    (
-        "checkpoint_threshold",
-        "Bytes of log from which a checkpoint runs by itself.",
-    ),
-    ("client_encoding", "Always UTF8."),
-    (
-        "compiled_statements",
-        "Whether statements on single rows run without a plan.",
-    ),
-    (
-        "compression",
-        "How rows are written to a file: auto (dictionaries and ZSTD where they pay) or none.",
-    ),
-    (
-        "default_null_order",
-        "Where NULLs are sorted to without NULLS FIRST or LAST.",
-    ),
-    (
-        "default_transaction_isolation",
-        "Always repeatable read: a snapshot.",
-    ),
-    (
-        "default_transaction_read_only",
-        "Whether transactions are read-only unless they say otherwise.",
-    ),
-    (
-        "memory_limit",
-        "Bytes that tables and operators may use together.",
-    ),
-    (
-        "search_path",
-        "Schemas in which names without a schema are looked for.",
-    ),
-    ("server_version", "The version of FirnDB."),
-    (
-        "standard_conforming_strings",
-        "Always on: backslashes in strings are backslashes.",
-    ),
-    (
-        "synchronous",
-        "What commits to a file wait for: full (durable), normal (written), off (never synced).",
-    ),
-    ("temp_directory", "Where operators spill."),
-    ("threads", "Threads that a query uses."),
-    (
-        "timezone",
-        "The zone in which timestamps with a zone are shown.",
-    ),
-    (
-        "transaction_isolation",
-        "Always repeatable read: a snapshot.",
-    ),
-    (
-        "transaction_read_only",
-        "Whether the current transaction is read-only.",
-    ),
-];
 
 /// Other names of settings.
 const SYNONYMS: [(&str, &str); 7] = [
@@ -205,12 +124,6 @@ const WITHOUT_EFFECT: [&str; 89] = [
     "wal_autocheckpoint",
     "work_mem",
 ];
-
-/// Operators read the options that the session state had when they were last told.
-pub(super) fn reach_operators(state: &mut SessionState) {
-    let options = Arc::clone(state.config_options());
-    state.execution_props_mut().config_options = Some(options);
-}
 
 pub(super) fn is_without_effect(name: &str) -> bool {
     WITHOUT_EFFECT.contains(&fold(name.trim_matches('"')).as_str())
@@ -508,55 +421,8 @@ impl Session {
 
     /// A setting's value as text.
     fn value(&self, inner: &Inner, name: &str) -> String {
-        let limits = self.database.shared.limits.lock();
-        match name {
-            "memory_limit" => format_bytes(limits.memory),
-            "threads" => inner.state.config().target_partitions().to_string(),
-            "synchronous" => match self.database.shared.storage.synchronous() {
-                Some(Synchronous::Full) => "full",
-                Some(Synchronous::Normal) => "normal",
-                Some(Synchronous::Off) | None => "off",
-            }
-            .to_owned(),
-            "compression" => match self.database.shared.storage.compression() {
-                Some(Compression::Auto) => "auto",
-                Some(Compression::None) | None => "none",
-            }
-            .to_owned(),
-            "checkpoint_threshold" => {
-                let bytes = &self.database.shared.checkpoint_threshold;
-                format_bytes(bytes.load(Ordering::Relaxed) as usize)
-            }
-            "temp_directory" => match &limits.directory {
-                Some(directory) => directory.display().to_string(),
-                None => std::env::temp_dir().display().to_string(),
-            },
-            "timezone" => inner
-                .state
-                .config_options()
-                .execution
-                .time_zone
-                .clone()
-                .unwrap_or_else(|| "UTC".to_owned()),
-            "search_path" => inner.settings.path.join(", "),
-            "default_null_order" => null_order::shown(inner),
-            "default_transaction_read_only" => on_off(inner.settings.read_only),
-            "transaction_read_only" => on_off(
-                inner
-                    .transaction
-                    .as_ref()
-                    .map_or(inner.settings.read_only, |open| open.read_only),
-            ),
-            "application_name" => inner.settings.application.clone(),
-            "compiled_statements" => on_off(inner.programs.is_enabled()),
-            "client_encoding" => "UTF8".to_owned(),
-            "standard_conforming_strings" => "on".to_owned(),
-            "default_transaction_isolation" | "transaction_isolation" => {
-                "repeatable read".to_owned()
-            }
-            "server_version" => env!("CARGO_PKG_VERSION").to_owned(),
-            _ => String::new(),
-        }
+        let shared = &self.database.shared;
+        ShownSettings::new(shared, inner).value(shared, name)
     }
 
     pub(super) fn show(
@@ -666,13 +532,6 @@ fn is_fixed(name: &str) -> bool {
     )
 }
 
-fn is_global(name: &str) -> bool {
-    matches!(
-        name,
-        "memory_limit" | "temp_directory" | "synchronous" | "compression" | "checkpoint_threshold"
-    )
-}
-
 /// A setting's value as it is written: a word, a string, a number.
 fn text(value: &Expr) -> Result<String> {
     Ok(match value {
@@ -712,10 +571,6 @@ fn boolean(name: &str, value: &str) -> Result<bool> {
         "off" | "false" | "no" | "0" => Ok(false),
         _ => Err(invalid(name, value)),
     }
-}
-
-fn on_off(flag: bool) -> String {
-    if flag { "on" } else { "off" }.to_owned()
 }
 
 fn invalid(name: &str, value: &str) -> Error {

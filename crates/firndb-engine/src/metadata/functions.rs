@@ -6,6 +6,7 @@ use std::time::Duration;
 use firndb_storage::{BlockState, MemoryUse};
 
 use super::definitions;
+use super::listed;
 use super::rows::{Cell, Kind, Rows};
 use super::standard::{all_relations, constraint_kind, key_columns};
 use super::{DATABASE, SYSTEM_SCHEMAS};
@@ -15,7 +16,7 @@ use crate::catalog::{
 };
 use crate::types::sql_name;
 
-use Kind::{BigInteger, Integer, Text, Truth};
+use Kind::{BigInteger, Integer, Text, Texts, Truth};
 
 pub(super) fn relation(catalog: &CatalogState, name: &str) -> Option<Rows> {
     Some(match name {
@@ -27,6 +28,8 @@ pub(super) fn relation(catalog: &CatalogState, name: &str) -> Option<Rows> {
         "firndb_views" | "duckdb_views" => views(catalog),
         "firndb_sequences" | "duckdb_sequences" => sequences(catalog),
         "firndb_databases" | "duckdb_databases" => databases(),
+        "firndb_types" | "duckdb_types" => listed::types(catalog),
+        "pragma_database_list" => database_list(),
         "pragma_version" => version(),
         "pragma_show_tables" => names(catalog),
         "sqlite_master" | "sqlite_schema" => master(catalog),
@@ -240,6 +243,43 @@ pub(super) fn table_info(table: &TableEntry) -> Rows {
     rows
 }
 
+/// The columns that refer to other tables.
+pub(super) fn foreign_key_list(table: &TableEntry) -> Rows {
+    let mut rows = Rows::new(&[
+        ("id", BigInteger),
+        ("seq", BigInteger),
+        ("table", Text),
+        ("from", Text),
+        ("to", Text),
+        ("on_update", Text),
+        ("on_delete", Text),
+        ("match", Text),
+    ]);
+    let keys = table
+        .constraints
+        .iter()
+        .filter_map(|constraint| match constraint {
+            Constraint::ForeignKey(key) => Some((key, key_columns(constraint))),
+            _ => None,
+        });
+    for (number, (key, columns)) in keys.enumerate() {
+        for (place, (column, referred)) in columns.iter().zip(&key.referred).enumerate() {
+            let column = table.columns.get(*column);
+            rows.push([
+                number.into(),
+                place.into(),
+                key.table.as_str().into(),
+                column.map(|column| column.field.name().clone()).into(),
+                referred.as_str().into(),
+                key.on_update.sql().into(),
+                key.on_delete.sql().into(),
+                "NONE".into(),
+            ]);
+        }
+    }
+    rows
+}
+
 /// The names of tables and views.
 fn names(catalog: &CatalogState) -> Rows {
     let mut rows = Rows::new(&[("name", Text)]);
@@ -295,10 +335,21 @@ fn constraints(catalog: &CatalogState) -> Rows {
         ("constraint_name", Text),
         ("constraint_type", Text),
         ("constraint_text", Text),
+        ("expression", Text),
+        ("constraint_column_names", Texts),
     ]);
     for table in catalog.tables() {
         for constraint in &table.constraints {
             let (name, kind) = constraint_kind(constraint);
+            let expression = match constraint {
+                Constraint::Check { condition, .. } => Some(condition.to_string()),
+                _ => None,
+            };
+            let columns = key_columns(constraint).iter();
+            let names = columns
+                .filter_map(|column| table.columns.get(*column))
+                .map(|column| column.field.name().clone())
+                .collect();
             rows.push([
                 DATABASE.into(),
                 table.schema.as_str().into(),
@@ -306,6 +357,11 @@ fn constraints(catalog: &CatalogState) -> Rows {
                 name.into(),
                 kind.into(),
                 constraint_text(&table, constraint).into(),
+                expression.into(),
+                match constraint {
+                    Constraint::Check { .. } => Cell::Null,
+                    _ => Cell::Texts(names),
+                },
             ]);
         }
     }
@@ -433,6 +489,13 @@ fn databases() -> Rows {
     rows
 }
 
+/// SQLite's list of databases.
+fn database_list() -> Rows {
+    let mut rows = Rows::new(&[("seq", BigInteger), ("name", Text), ("file", Text)]);
+    rows.push([0_i64.into(), DATABASE.into(), Cell::Null]);
+    rows
+}
+
 fn version() -> Rows {
     let mut rows = Rows::new(&[("library_version", Text)]);
     rows.push([env!("CARGO_PKG_VERSION").into()]);
@@ -448,6 +511,7 @@ fn views(catalog: &CatalogState) -> Rows {
         ("temporary", Truth),
         ("sql", Text),
         ("internal", Truth),
+        ("column_count", BigInteger),
     ]);
     for relation in all_relations(catalog) {
         if let Relation::View(view) = relation {
@@ -457,8 +521,9 @@ fn views(catalog: &CatalogState) -> Rows {
                 view.name.as_str().into(),
                 view.comment.clone().map_or(Cell::Null, Cell::Text),
                 view.temporary.into(),
-                view.query.to_string().into(),
+                definitions::of_view(&view).into(),
                 false.into(),
+                view.columns.len().into(),
             ]);
         }
     }

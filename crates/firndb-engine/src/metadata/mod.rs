@@ -8,11 +8,13 @@
 //! | [`standard`] | `information_schema` (ISO 9075-11) |
 //! | [`postgres`] | `pg_catalog` |
 //! | [`definitions`] | the statements that make tables and views |
+//! | [`listed`] | settings, functions and types |
 //! | [`functions`] | `firndb_tables()` and its siblings |
 
 use std::sync::Arc;
 
 use datafusion::catalog::TableProvider;
+use datafusion::execution::session_state::SessionState;
 use firndb_storage::MemoryUse;
 
 use crate::Result;
@@ -20,6 +22,7 @@ use crate::catalog::{CatalogState, Relation, TableEntry};
 
 mod definitions;
 mod functions;
+mod listed;
 mod postgres;
 mod rows;
 mod standard;
@@ -28,6 +31,43 @@ mod standard;
 pub const DATABASE: &str = "firndb";
 /// The schemas whose relations are system relations.
 pub const SYSTEM_SCHEMAS: [&str; 2] = ["information_schema", "pg_catalog"];
+
+/// A session's settings.
+pub trait SettingsSource: Send + Sync {
+    /// Each setting with its value.
+    fn rows(&self) -> Vec<SettingRow>;
+}
+
+/// A setting as it is listed.
+#[derive(Debug, Clone)]
+pub struct SettingRow {
+    /// Its name.
+    pub name: &'static str,
+    /// Its value as text.
+    pub value: String,
+    /// What it is for.
+    pub description: &'static str,
+    /// The SQL type of its value.
+    pub data_type: &'static str,
+    /// Whether it is the whole database's, and not the session's.
+    pub is_global: bool,
+}
+
+/// `duckdb_settings()`, `pg_settings` and `duckdb_functions()`: what is known beside the catalog.
+pub fn about_session(
+    catalog: &CatalogState,
+    settings: &dyn SettingsSource,
+    state: &SessionState,
+    name: &str,
+) -> Result<Option<Arc<dyn TableProvider>>> {
+    let rows = match name {
+        "firndb_settings" | "duckdb_settings" => listed::settings(&settings.rows()),
+        "pg_settings" => listed::pg_settings(&settings.rows()),
+        "firndb_functions" | "duckdb_functions" => listed::functions(catalog, state),
+        _ => return Ok(None),
+    };
+    rows.into_provider().map(Some)
+}
 
 /// The relation of a system schema (`information_schema`, `pg_catalog`) by lower-case name, if there is one.
 pub fn relation(
@@ -68,6 +108,16 @@ pub fn definition(relation: &Relation) -> String {
 /// `pragma_table_info('t')`: the columns of a table.
 pub fn table_info(table: &TableEntry) -> Result<Arc<dyn TableProvider>> {
     functions::table_info(table).into_provider()
+}
+
+/// `pragma_index_list('t')`: the indexes of a table, as SQLite lists them.
+pub fn index_list(table: &TableEntry) -> Result<Arc<dyn TableProvider>> {
+    postgres::index_list(table).into_provider()
+}
+
+/// `pragma_foreign_key_list('t')`: what a table refers to, as SQLite lists it.
+pub fn foreign_key_list(table: &TableEntry) -> Result<Arc<dyn TableProvider>> {
+    functions::foreign_key_list(table).into_provider()
 }
 
 /// Names of tables, as SHOW TABLES lists them.

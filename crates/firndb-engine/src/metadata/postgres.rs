@@ -13,7 +13,7 @@ use crate::catalog::{
 use Kind::{BigInteger, Integer, Text, Truth};
 
 /// The relations there are, sorted.
-pub(super) const NAMES: [&str; 13] = [
+pub(super) const NAMES: [&str; 16] = [
     "pg_attrdef",
     "pg_attribute",
     "pg_class",
@@ -24,6 +24,9 @@ pub(super) const NAMES: [&str; 13] = [
     "pg_index",
     "pg_indexes",
     "pg_namespace",
+    "pg_roles",
+    "pg_sequences",
+    "pg_settings",
     "pg_tables",
     "pg_type",
     "pg_views",
@@ -31,6 +34,8 @@ pub(super) const NAMES: [&str; 13] = [
 
 /// Oids below belong to PostgreSQL itself.
 const FIRST_OID: i64 = 16_384;
+/// Who owns everything.
+const OWNER_OID: i64 = 10;
 /// `pg_class` and `pg_namespace` as objects, in `pg_description`.
 const CLASS_OID: i64 = 1_259;
 
@@ -49,6 +54,8 @@ pub(super) fn relation(catalog: &CatalogState, name: &str) -> Option<Rows> {
         "pg_views" => pg_views(catalog),
         "pg_description" => pg_description(catalog),
         "pg_database" => pg_database(),
+        "pg_roles" => pg_roles(),
+        "pg_sequences" => pg_sequences(catalog),
         _ => return None,
     })
 }
@@ -113,7 +120,7 @@ fn pg_namespace(catalog: &CatalogState) -> Rows {
     let system = SYSTEM_SCHEMAS.iter().map(|s| (*s).to_owned());
     for schema in catalog.schemas().into_iter().chain(system) {
         let number = namespace_oid(&schema);
-        rows.push([number.into(), schema.into(), Cell::Number(10)]);
+        rows.push([number.into(), schema.into(), Cell::Number(OWNER_OID)]);
     }
     rows
 }
@@ -136,7 +143,7 @@ fn pg_class(catalog: &CatalogState) -> Rows {
             name.into(),
             namespace_oid(schema).into(),
             kind.into(),
-            Cell::Number(10),
+            Cell::Number(OWNER_OID),
             columns.into(),
             Cell::Truth(indexed),
             if temporary { "t" } else { "p" }.into(),
@@ -222,6 +229,33 @@ fn listed(table: &TableEntry, index: &IndexEntry, primary: bool) -> ListedIndex 
         predicate: index.predicate.as_ref().map(ToString::to_string),
         definition: index.definition(table),
     }
+}
+
+/// The indexes of a table: where they come from is a CREATE INDEX, a UNIQUE constraint or the primary key.
+pub(super) fn index_list(table: &TableEntry) -> Rows {
+    let mut rows = Rows::new(&[
+        ("seq", BigInteger),
+        ("name", Text),
+        ("unique", Truth),
+        ("origin", Text),
+        ("partial", Truth),
+    ]);
+    let made = |name: &str| table.indexes.iter().any(|index| index.name == name);
+    for (place, index) in indexes_of(table).into_iter().enumerate() {
+        let origin = match (index.primary, made(&index.name)) {
+            (true, _) => "pk",
+            (false, true) => "c",
+            (false, false) => "u",
+        };
+        rows.push([
+            place.into(),
+            index.name.into(),
+            index.unique.into(),
+            origin.into(),
+            index.predicate.is_some().into(),
+        ]);
+    }
+    rows
 }
 
 fn pg_attribute(catalog: &CatalogState) -> Rows {
@@ -564,5 +598,51 @@ fn pg_database() -> Rows {
         true.into(),
         false.into(),
     ]);
+    rows
+}
+
+/// The only role there is, who may do everything.
+fn pg_roles() -> Rows {
+    let mut rows = Rows::new(&[
+        ("oid", BigInteger),
+        ("rolname", Text),
+        ("rolsuper", Truth),
+        ("rolcanlogin", Truth),
+    ]);
+    rows.push([
+        Cell::Number(OWNER_OID),
+        DATABASE.into(),
+        true.into(),
+        true.into(),
+    ]);
+    rows
+}
+
+fn pg_sequences(catalog: &CatalogState) -> Rows {
+    let mut rows = Rows::new(&[
+        ("schemaname", Text),
+        ("sequencename", Text),
+        ("sequenceowner", Text),
+        ("start_value", BigInteger),
+        ("min_value", BigInteger),
+        ("max_value", BigInteger),
+        ("increment_by", BigInteger),
+        ("cycle", Truth),
+    ]);
+    for schema in catalog.schemas() {
+        for sequence in catalog.sequences(&schema) {
+            let options = sequence.options;
+            rows.push([
+                sequence.schema.as_str().into(),
+                sequence.name.as_str().into(),
+                DATABASE.into(),
+                options.start.into(),
+                options.least.into(),
+                options.greatest.into(),
+                options.increment.into(),
+                options.cycle.into(),
+            ]);
+        }
+    }
     rows
 }

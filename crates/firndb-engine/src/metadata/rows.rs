@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BooleanArray, Int32Array, Int64Array, RecordBatch, StringViewArray};
+use arrow::array::{
+    ArrayRef, BooleanArray, Int32Array, Int64Array, ListBuilder, RecordBatch, StringViewArray,
+    StringViewBuilder,
+};
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::catalog::TableProvider;
 
@@ -17,6 +20,7 @@ pub(super) enum Cell {
     Text(String),
     Number(i64),
     Truth(bool),
+    Texts(Vec<String>),
 }
 
 impl From<&str> for Cell {
@@ -62,6 +66,8 @@ pub(super) enum Kind {
     Integer,
     BigInteger,
     Truth,
+    /// Lists of texts.
+    Texts,
 }
 
 /// A relation under construction.
@@ -137,6 +143,25 @@ fn column<'a>(kind: Kind, cells: impl Iterator<Item = &'a Cell>) -> Option<Array
         Kind::Integer => {
             let small = |cell| number(cell).and_then(|n| i32::try_from(n).ok());
             Arc::new(Int32Array::from(collect(cells, small)?))
+        }
+        Kind::Texts => {
+            let texts = |cell: &'a Cell| match cell {
+                Cell::Texts(texts) => Some(texts),
+                _ => None,
+            };
+            let mut lists = ListBuilder::new(StringViewBuilder::new());
+            for texts in collect(cells, texts)? {
+                match texts {
+                    Some(texts) => {
+                        texts
+                            .iter()
+                            .for_each(|text| lists.values().append_value(text));
+                        lists.append(true);
+                    }
+                    None => lists.append_null(),
+                }
+            }
+            Arc::new(lists.finish())
         }
         Kind::Truth => Arc::new(BooleanArray::from(collect(cells, truth)?)),
     })

@@ -5,6 +5,7 @@
 //! FORCE CHECKPOINT                       CHECKPOINT
 //! VACUUM ANALYZE [t]                     VACUUM [t]                    statistics are kept as data changes
 //! BEGIN DEFERRED | IMMEDIATE | EXCLUSIVE BEGIN                         writers never wait for readers, nor for one another
+//! PRAGMA table_info(t)                   PRAGMA table_info('t')
 //! SET SCHEMA 's'                         SET search_path = 's'
 //! a ~~~ b                                a GLOB b
 //! CREATE TABLE t (LIKE s INCLUDING …)    CREATE TABLE t ("__firndb_like 1 s" INTEGER)
@@ -85,6 +86,16 @@ fn statements(tokens: &mut Vec<TokenWithSpan>) {
         match (word(tokens, &solid, number), next.as_str()) {
             ("abort", _) => tokens[place].token = Token::make_keyword("ROLLBACK"),
             ("force", "checkpoint") => edits.push(Edit::Drop(place)),
+            // The name of a table, which the parser takes as a string.
+            ("pragma", _) => {
+                if let [_, _, open, name, close, ..] = solid[number..]
+                    && tokens[open].token == Token::LParen
+                    && tokens[close].token == Token::RParen
+                    && let Token::Word(table) = &tokens[name].token
+                {
+                    tokens[name].token = Token::SingleQuotedString(table.value.clone());
+                }
+            }
             ("begin", "deferred" | "immediate" | "exclusive") => {
                 edits.push(Edit::Drop(solid[number + 1]));
             }

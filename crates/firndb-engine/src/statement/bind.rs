@@ -362,11 +362,18 @@ impl<'a> Binder<'a> {
                     let path = datafusion::logical_expr::lit(name.table());
                     return self.function(function, vec![path]);
                 }
-                // SQLite's table of what there is.
+                // SQLite's tables of what there is, and DuckDB's views of what its functions list.
+                let listed = |name: &str| {
+                    matches!(
+                        name,
+                        "sqlite_master" | "sqlite_schema" | "pragma_database_list"
+                    ) || name.starts_with("duckdb_")
+                };
                 if name.schema().is_none()
-                    && matches!(name.table(), "sqlite_master" | "sqlite_schema")
+                    && listed(name.table())
+                    && let Some(provider) = self.scope.listing(name.table())?
                 {
-                    return self.function(name.table(), Vec::new());
+                    return Ok(provider_as_source(provider));
                 }
                 Err(self.scope.unknown_relation(name.schema(), name.table()))
             }
@@ -389,6 +396,8 @@ impl<'a> Binder<'a> {
             Some(Found::Relation(Relation::Table(entry))) => {
                 Ok(provider_as_source(match function {
                     "firndb_blocks" => crate::metadata::blocks(&entry)?,
+                    "pragma_index_list" => crate::metadata::index_list(&entry)?,
+                    "pragma_foreign_key_list" => crate::metadata::foreign_key_list(&entry)?,
                     _ => crate::metadata::table_info(&entry)?,
                 }))
             }
@@ -406,6 +415,11 @@ impl<'a> Binder<'a> {
         {
             return Ok(provider_as_source(provider));
         }
+        if arguments.is_empty()
+            && let Some(provider) = self.scope.about_session(name)?
+        {
+            return Ok(provider_as_source(provider));
+        }
         match name {
             SHOW_TABLES if arguments.is_empty() => {
                 let names = describe::table_names(self.scope);
@@ -413,7 +427,10 @@ impl<'a> Binder<'a> {
             }
             "query" => return self.query_of_text(&self.constants(arguments)?),
             "query_table" => return self.tables_named(&self.constants(arguments)?),
-            "firndb_blocks" | "pragma_table_info" => return self.about_table(name, &arguments),
+            "firndb_blocks"
+            | "pragma_table_info"
+            | "pragma_index_list"
+            | "pragma_foreign_key_list" => return self.about_table(name, &arguments),
             "firndb_memory" if arguments.is_empty() => {
                 let usage = self.scope.storage.memory();
                 return Ok(provider_as_source(crate::metadata::memory(usage)?));

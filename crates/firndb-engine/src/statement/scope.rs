@@ -55,6 +55,8 @@ pub struct Scope {
     pub registered: Arc<BTreeMap<String, Frame>>,
     /// What the progress interface shows.
     pub progress: Arc<ScanProgress>,
+    /// What settings are.
+    pub settings: Arc<dyn metadata::SettingsSource>,
     /// Where operators run.
     pub workers: Arc<Workers>,
     /// Cancels the statement.
@@ -284,7 +286,25 @@ impl Scope {
         plain.to_owned()
     }
 
+    /// What `duckdb_settings()` and its like list.
+    pub(super) fn about_session(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        metadata::about_session(&self.catalog, self.settings.as_ref(), &self.state, name)
+    }
+
+    /// What a function of this name lists about the database.
+    pub(super) fn listing(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        match metadata::function(&self.catalog, name)? {
+            Some(provider) => Ok(Some(provider)),
+            None => self.about_session(name),
+        }
+    }
+
     fn system(&self, schema: &str, name: &str) -> Result<Option<Found>> {
+        if schema == "pg_catalog"
+            && let Some(provider) = self.about_session(&fold(name))?
+        {
+            return Ok(Some(Found::System(provider)));
+        }
         Ok(metadata::relation(&self.catalog, schema, &fold(name))?.map(Found::System))
     }
 

@@ -74,7 +74,11 @@ pub fn configure(mut builder: SessionStateBuilder) -> SessionStateBuilder {
     builder
         .higher_order_functions()
         .get_or_insert_with(Vec::new)
-        .extend(functions::lambdas::functions());
+        .extend(
+            functions::lambdas::functions()
+                .into_iter()
+                .chain([functions::attempts::function()]),
+        );
     builder
         .window_functions()
         .get_or_insert_with(Vec::new)

@@ -508,7 +508,11 @@ fn of_function(function: &mut Function) -> Result<Option<Expr>> {
                     ..
                 },
             ],
-        ) => {
+        ) if matches!(
+            expr.as_ref(),
+            Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Value(_)
+        ) =>
+        {
             return Ok(Some(Expr::Cast {
                 kind: CastKind::TryCast,
                 expr: expr.clone(),
@@ -517,6 +521,7 @@ fn of_function(function: &mut Function) -> Result<Option<Expr>> {
                 format: None,
             }));
         }
+        ("try", [value]) => return Ok(Some(lambdas::attempted(value))),
         // NULLs are no values of a list's set.
         ("list_distinct" | "array_distinct", [list]) => {
             let known = call("list_compact", vec![list.clone()]);

@@ -3,15 +3,38 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, LambdaFunction,
-    OneOrManyWithParens, Subscript, Value, VisitMut, VisitorMut,
+    AccessExpr, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, LambdaFunction,
+    LambdaFunctionParameter, LambdaSyntax, OneOrManyWithParens, Subscript, Value, VisitMut,
+    VisitorMut,
 };
 
-/// Whether an expression is a function with a lambda.
+use super::normalize::call;
+
+/// `try(x)`: a function of a constant and a lambda whose body is `x`.
+pub(crate) const TRY: &str = "__firndb_try";
+
+/// `try(x)`, whose argument is computed by itself.
+pub(super) fn attempted(value: &Expr) -> Expr {
+    let row = Ident::new("__firndb_row");
+    let lambda = Expr::Lambda(LambdaFunction {
+        params: OneOrManyWithParens::One(LambdaFunctionParameter {
+            name: row,
+            data_type: None,
+        }),
+        body: Box::new(value.clone()),
+        syntax: LambdaSyntax::Arrow,
+    });
+    call(TRY, vec![Expr::value(Value::Boolean(true)), lambda])
+}
+
+/// Whether an expression is a function with a lambda, or will be one.
 pub(super) fn is_taken(expr: &Expr) -> bool {
     let Expr::Function(function) = expr else {
         return false;
     };
+    if function.name.to_string() == "try" {
+        return true;
+    }
     let FunctionArguments::List(list) = &function.args else {
         return false;
     };

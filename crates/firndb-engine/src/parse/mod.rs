@@ -81,6 +81,7 @@ pub(crate) use insert::BY_NAME;
 pub(crate) use json::{
     JSON_EACH, JSON_EXTRACT_ALL, JSON_EXTRACT_TEXT_ALL, JSON_OBJECT_OF_LISTS, JSON_TREE,
 };
+pub(crate) use lambdas::TRY;
 pub(crate) use limits::PERCENT;
 pub use macros::macro_names;
 pub(crate) use members::{STRUCT_INSERT, STRUCT_UPDATE};

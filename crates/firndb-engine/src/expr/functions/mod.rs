@@ -4,6 +4,7 @@
 //! expression in its place before anything is computed.
 
 mod arrays;
+pub(super) mod attempts;
 mod buckets;
 mod calendar;
 mod concatenation;

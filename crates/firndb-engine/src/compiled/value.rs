@@ -123,6 +123,9 @@ pub enum Kind {
 impl Kind {
     /// The kind of a stored column; `None` for types that only the general way reads.
     pub fn of(stored: &Field) -> Option<Kind> {
+        if let Refinement::Digits(_) = Refinement::of(stored) {
+            return None;
+        }
         Some(match stored.data_type() {
             DataType::Boolean => Kind::Boolean,
             DataType::Int8 => Kind::Signed(8),

@@ -25,7 +25,7 @@ use super::convert::Rule;
 use super::functions::{bytes_in, is_nothing};
 use super::operators::arithmetic;
 use super::{refined, untyped};
-use crate::types::{flat, full};
+use crate::types::{Refinement, flat, full};
 
 /// The branches of a CASE brought to their common type.
 pub(crate) fn unified_case(mut case: Case, schema: &DFSchema) -> Result<Transformed<Expr>> {
@@ -345,9 +345,11 @@ pub(crate) fn refined_values(values: Values) -> Result<LogicalPlan> {
     }))
 }
 
-/// A union whose columns say what those of its inputs say of the values in lists, structs and maps.
+/// A union whose columns say what those of its inputs say of the values in lists, structs and maps, and no length or number of digits that
+/// not all inputs have.
 pub(crate) fn refined_union(union: Union) -> Result<LogicalPlan> {
     let mut fields = Vec::with_capacity(union.schema.fields().len());
+    let mut unlimited = Vec::with_capacity(union.schema.fields().len());
     let mut changed = false;
     for (column, (qualifier, own)) in union.schema.iter().enumerate() {
         let inputs = union.inputs.iter();
@@ -356,10 +358,14 @@ pub(crate) fn refined_union(union: Union) -> Result<LogicalPlan> {
             .filter_map(|input| input.schema().fields().get(column))
             .map(|field| full(field))
             .collect();
-        let said = match own.data_type().is_nested() {
-            true => refined::merged(&given).and_then(|said| refined::refined(own, &said)),
-            false => None,
+        let nested = own.data_type().is_nested();
+        let free = !nested && limits_differ(&given);
+        let said = match (nested, free) {
+            (true, _) => refined::merged(&given).and_then(|said| refined::refined(own, &said)),
+            (false, true) => Some(refined::unlimited(own)),
+            (false, false) => None,
         };
+        unlimited.push(free);
         changed |= said.is_some();
         fields.push((qualifier.cloned(), said.unwrap_or_else(|| Arc::clone(own))));
     }
@@ -367,10 +373,24 @@ pub(crate) fn refined_union(union: Union) -> Result<LogicalPlan> {
         return Ok(LogicalPlan::Union(union));
     }
     let metadata = union.schema.metadata().clone();
+    let inputs = match unlimited.contains(&true) {
+        true => union
+            .inputs
+            .iter()
+            .map(|input| refined::without_limits(input, &unlimited))
+            .collect::<Result<Vec<_>>>()?,
+        false => union.inputs,
+    };
     Ok(LogicalPlan::Union(Union {
         schema: Arc::new(DFSchema::new_with_metadata(fields, metadata)?),
-        inputs: union.inputs,
+        inputs,
     }))
+}
+
+/// Whether some inputs have a length or a number of digits that others have not.
+fn limits_differ(given: &[Field]) -> bool {
+    let limits: Vec<Refinement> = given.iter().map(Refinement::of).collect();
+    limits.iter().any(refined::is_limit) && limits.iter().any(|limit| *limit != limits[0])
 }
 
 /// Whether a column is NULL in every row, cast to some type.

@@ -208,6 +208,9 @@ pub(crate) fn is_lossless(source: &Field, target: &Field) -> bool {
             return true;
         }
         (_, Refinement::None) => {}
+        (Refinement::Digits(from), Refinement::Digits(to)) => {
+            return from <= to && source.data_type() == target.data_type();
+        }
         _ => return false,
     }
     let (from, to) = (source.data_type(), target.data_type());

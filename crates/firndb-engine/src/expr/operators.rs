@@ -13,6 +13,7 @@ use super::cast::{Cast, convert_scalar};
 use super::convert::{
     Conversion, MICROS_PER_DAY, POWERS, Rule, check_convertible, message_name, rescale, within,
 };
+use crate::types::comparable_metadata;
 use crate::{Error, Result, SqlState};
 
 /// Types an arithmetic operator. `None` leaves the expression to DataFusion (an untyped parameter, arrays …).
@@ -229,7 +230,8 @@ fn untyped_text(expr: Expr, field: &Field, other: &Field) -> Result<Expr> {
     if to.is_integer() && text.trim().parse::<i128>().is_err() {
         return Err(super::convert::invalid_text(&message_name(other), text));
     }
-    let target = Arc::new(Field::new("", to.clone(), true).with_metadata(other.metadata().clone()));
+    let target = Field::new("", to.clone(), true).with_metadata(comparable_metadata(other));
+    let target = Arc::new(target);
     if check_convertible(field, &target).is_err() {
         return Ok(expr);
     }
@@ -514,7 +516,7 @@ pub(super) fn meet(
     };
     let cast = |expr: Expr, from: &Field, to: &Field| -> Result<Expr> {
         let target = Field::new("", super::convert::canonical_type(to.data_type()), true)
-            .with_metadata(to.metadata().clone());
+            .with_metadata(comparable_metadata(to));
         Cast::call(expr, from, &Arc::new(target), Rule::Explicit)
     };
     Ok(match (l, r) {

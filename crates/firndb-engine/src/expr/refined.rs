@@ -14,7 +14,7 @@ use datafusion::logical_expr::{
     ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Unnest, Volatility,
 };
 
-use crate::types::{flat, full};
+use crate::types::{Refinement, TYPE_KEY, flat, full};
 
 /// A call whose field says what its arguments say of the values in it; `None` where there is nothing to add.
 pub(super) fn call(function: &ScalarFunction, schema: &DFSchema) -> Result<Option<Expr>> {
@@ -111,12 +111,44 @@ pub(super) fn unnested(unnest: Unnest) -> Result<LogicalPlan> {
     )?))
 }
 
+/// Whether it is a length or a number of digits.
+pub(super) fn is_limit(refinement: &Refinement) -> bool {
+    matches!(refinement, Refinement::Length(..) | Refinement::Digits(_))
+}
+
+/// A field without its length or number of digits.
+pub(super) fn unlimited(field: &FieldRef) -> FieldRef {
+    let mut metadata = field.metadata().clone();
+    metadata.remove(TYPE_KEY);
+    Arc::new(field.as_ref().clone().with_metadata(metadata))
+}
+
+/// A plan whose columns have no length or number of digits, where `free` says so.
+pub(super) fn without_limits(plan: &Arc<LogicalPlan>, free: &[bool]) -> Result<Arc<LogicalPlan>> {
+    let columns = plan
+        .schema()
+        .iter()
+        .zip(free)
+        .map(|((qualifier, own), free)| {
+            let column = Expr::from((qualifier, own));
+            match *free && is_limit(&Refinement::of(own)) {
+                true => Refined::around(column, unlimited(own))
+                    .alias_qualified(qualifier.cloned(), own.name()),
+                false => column,
+            }
+        });
+    let projection = Projection::try_new(columns.collect(), Arc::clone(plan))?;
+    Ok(Arc::new(LogicalPlan::Projection(projection)))
+}
+
 /// A recursive query whose terms say of their columns what it did when it was planned, as its steps read a table of those. Above
 /// it the columns say what the first rows do.
 pub(super) fn recursive(query: RecursiveQuery) -> Result<LogicalPlan> {
     let typed = Arc::clone(&query.schema);
+    let limited = |field: &FieldRef| is_limit(&Refinement::of(field));
     let differ = |own: &FieldRef, typed: &FieldRef| {
-        own.data_type().is_nested() && own.metadata() != typed.metadata()
+        let concerned = own.data_type().is_nested() || limited(own) || limited(typed);
+        concerned && own.metadata() != typed.metadata()
     };
     let adjusted = |term: &Arc<LogicalPlan>| -> Result<Arc<LogicalPlan>> {
         let mut changed = false;
@@ -138,7 +170,21 @@ pub(super) fn recursive(query: RecursiveQuery) -> Result<LogicalPlan> {
         let plan = Projection::try_new(columns, Arc::clone(term))?;
         Ok(Arc::new(LogicalPlan::Projection(plan)))
     };
-    let said: Vec<FieldRef> = query.static_term.schema().fields().to_vec();
+    let recursive = query.recursive_term.schema().fields();
+    let said: Vec<FieldRef> = query
+        .static_term
+        .schema()
+        .fields()
+        .iter()
+        .zip(recursive)
+        .map(
+            |(own, next)| match limited(own) && own.metadata() != next.metadata() {
+                // What follows the first rows may be longer.
+                true => unlimited(own),
+                false => Arc::clone(own),
+            },
+        )
+        .collect();
     let query = LogicalPlan::RecursiveQuery(RecursiveQuery {
         static_term: adjusted(&query.static_term)?,
         recursive_term: adjusted(&query.recursive_term)?,

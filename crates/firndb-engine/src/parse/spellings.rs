@@ -12,6 +12,7 @@
 //! DROP MACRO [TABLE] f                 DROP FUNCTION f
 //! CREATE FUNCTION f(…) AS e            CREATE MACRO f(…) AS e
 //! 0b101, 0o17                          5, 15
+//! TIMESTAMP_S '…'                      '…'::TIMESTAMP_S
 //! CREATE TABLE t (a, b) AS q           CREATE TABLE t AS SELECT * FROM (q) AS t (a, b)
 //! CREATE TABLE t AS q WITH NO DATA     CREATE TABLE t AS SELECT * FROM (q) AS t LIMIT 0
 //! ```
@@ -26,6 +27,7 @@ use super::insert::closing;
 /// Rewrites these spellings.
 pub(super) fn rewrite(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     radix_numbers(&mut tokens);
+    typed_strings(&mut tokens);
     table_as_from(&mut tokens);
     drop_materialized(&mut tokens);
     drop_trim_from(&mut tokens);
@@ -68,6 +70,28 @@ fn radix_numbers(tokens: &mut Vec<TokenWithSpan>) {
             tokens.remove(place + 1);
         }
         place += 1;
+    }
+}
+
+/// `TIMESTAMP_S '…'`, whose type the parser knows in casts only.
+fn typed_strings(tokens: &mut Vec<TokenWithSpan>) {
+    const TYPES: [&str; 4] = [
+        "timestamp_s",
+        "timestamp_ms",
+        "timestamp_us",
+        "timestamp_ns",
+    ];
+    let named = |token: &TokenWithSpan| matches!(&token.token, Token::Word(word) if word.quote_style.is_none() && TYPES.contains(&word.value.as_str()));
+    if !tokens.iter().any(named) {
+        return;
+    }
+    let solid = code(tokens);
+    for pair in solid.windows(2).rev() {
+        if named(&tokens[pair[0]]) && matches!(tokens[pair[1]].token, Token::SingleQuotedString(_))
+        {
+            tokens.swap(pair[0], pair[1]);
+            tokens.insert(pair[1], made(Token::DoubleColon));
+        }
     }
 }
 

@@ -3,14 +3,16 @@
 //! ```text
 //! VALUES (CAST('…' AS UUID)), (NULL), ('…')  ─▶  VALUES (CAST('…' AS UUID)), (CAST(NULL AS UUID)), (CAST('…' AS UUID))
 //! VALUES (DATE '2020-01-01'), ('2020-01-02') ─▶  VALUES (DATE '2020-01-01'), (CAST('2020-01-02' AS DATE))
-//! VALUES ('a'::CHAR(4)), ('b')               ─▶  VALUES ('a'::CHAR(4) || ''), ('b' || '')
+//! VALUES (CAST('…' AS VARCHAR(2))), ('…')    ─▶  VALUES (coalesce(CAST('…' AS VARCHAR(2)))), ('…')     a text without a length
 //! ```
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, DataType, Expr, Query, SetExpr, TypedString, Value, Values,
+    CastKind, DataType, Expr, Query, SetExpr, TypedString, Value, Values,
 };
 
-/// Casts NULLs and string constants to what another row of their column is cast to.
+use super::normalize::call;
+
+/// Casts NULLs and string constants to what the other rows of their column are cast to.
 pub(super) fn typed(query: &mut Query) {
     let SetExpr::Values(values) = query.body.as_mut() else {
         return;
@@ -20,32 +22,25 @@ pub(super) fn typed(query: &mut Query) {
     }
     let width = values.rows.iter().map(|row| row.len()).max().unwrap_or(0);
     for column in 0..width {
-        let types: Vec<DataType> = cells(values, column).filter_map(type_of).collect();
-        let Some(first) = types.first() else {
-            continue;
-        };
-        let alike = types.iter().all(|other| other == first);
-        if types.iter().any(is_limited) {
-            if !alike || types.len() < values.rows.len() {
-                unlimited(values, column);
-            }
-        } else if alike {
-            cast(values, column, first, is_untyped);
-        }
+        cast_untyped(values, column);
+        free_of_limits(values, column);
     }
 }
 
-fn cells(values: &Values, column: usize) -> impl Iterator<Item = &Expr> {
-    values.rows.iter().filter_map(move |row| row.get(column))
-}
-
-fn cast(values: &mut Values, column: usize, data_type: &DataType, which: impl Fn(&Expr) -> bool) {
+fn cast_untyped(values: &mut Values, column: usize) {
+    let cells = values.rows.iter().filter_map(|row| row.get(column));
+    let mut types = cells.filter_map(type_of);
+    let Some(data_type) = types.next() else {
+        return;
+    };
+    if is_limited_text(&data_type) || types.any(|other| other != data_type) {
+        return;
+    }
     let cells = values.rows.iter_mut().filter_map(|row| row.get_mut(column));
-    for cell in cells.filter(|cell| which(cell)) {
-        let value = std::mem::replace(cell, Expr::value(Value::Null));
+    for cell in cells.filter(|cell| is_untyped(cell)) {
         *cell = Expr::Cast {
             kind: CastKind::Cast,
-            expr: Box::new(value),
+            expr: Box::new(cell.clone()),
             data_type: data_type.clone(),
             array: false,
             format: None,
@@ -53,15 +48,19 @@ fn cast(values: &mut Values, column: usize, data_type: &DataType, which: impl Fn
     }
 }
 
-/// Cells as strings of no certain length: a cast alone would keep what the planner knows of them.
-fn unlimited(values: &mut Values, column: usize) {
-    for cell in values.rows.iter_mut().filter_map(|row| row.get_mut(column)) {
-        let value = std::mem::replace(cell, Expr::value(Value::Null));
-        *cell = Expr::BinaryOp {
-            left: Box::new(Expr::Nested(Box::new(value))),
-            op: BinaryOperator::StringConcat,
-            right: Box::new(Expr::value(Value::SingleQuotedString(String::new()))),
-        };
+/// Takes lengths and digits off a column's cells, where not all have the same.
+fn free_of_limits(values: &mut Values, column: usize) {
+    let limits = values
+        .rows
+        .iter()
+        .map(|row| row.get(column).and_then(type_of).filter(is_limited));
+    let limits: Vec<Option<DataType>> = limits.collect();
+    if limits.iter().any(|limit| *limit != limits[0]) {
+        for (row, limit) in values.rows.iter_mut().zip(limits) {
+            if let (Some(cell), Some(_)) = (row.get_mut(column), limit) {
+                *cell = call("coalesce", vec![cell.clone()]);
+            }
+        }
     }
 }
 
@@ -81,8 +80,20 @@ fn type_of(cell: &Expr) -> Option<DataType> {
     }
 }
 
-/// A type of strings with a length, which the planner takes for one of its own.
+/// Whether a type has a length or a number of digits, which the planner takes for one of its own.
 fn is_limited(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Custom(name, _) => {
+            matches!(name.to_string().as_str(), "timestamp_s" | "timestamp_ms")
+        }
+        DataType::Timestamp(Some(_), _) | DataType::Time(Some(_), _) | DataType::Datetime(Some(_)) => {
+            true
+        }
+        other => is_limited_text(other),
+    }
+}
+
+fn is_limited_text(data_type: &DataType) -> bool {
     matches!(
         data_type,
         DataType::Char(Some(_))

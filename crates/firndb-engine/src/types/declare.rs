@@ -146,15 +146,16 @@ impl Declaration {
             | Sql::Binary(_)
             | Sql::Varbinary(_) => DataType::Binary,
             Sql::Date | Sql::Date32 => DataType::Date32,
-            Sql::Time(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
-                DataType::Time64(TimeUnit::Microsecond)
+            Sql::Time(precision, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
+                let time = DataType::Time64(TimeUnit::Microsecond);
+                return of_digits("TIME", time, *precision);
             }
-            Sql::Timestamp(precision, zone) => timestamp(
-                *precision,
-                matches!(zone, TimezoneInfo::Tz | TimezoneInfo::WithTimeZone),
-            )?,
+            Sql::Timestamp(precision, zone) => {
+                let zoned = matches!(zone, TimezoneInfo::Tz | TimezoneInfo::WithTimeZone);
+                return timestamp(*precision, zoned);
+            }
             Sql::Datetime(precision) | Sql::TimestampNtz(precision) => {
-                timestamp(*precision, false)?
+                return timestamp(*precision, false);
             }
             Sql::Interval { .. } => DataType::Interval(IntervalUnit::MonthDayNano),
             Sql::Uuid => return Ok(uuid()),
@@ -258,14 +259,19 @@ fn custom(
         "string" | "text" | "name" | "citext" => DataType::Utf8,
         "bpchar" => DataType::Utf8,
         "bytea" | "blob" => DataType::Binary,
-        "datetime" | "timestamp_us" | "timestamp_ms" | "timestamp_s" => {
-            DataType::Timestamp(TimeUnit::Microsecond, None)
+        "datetime" | "timestamp_us" => DataType::Timestamp(TimeUnit::Microsecond, None),
+        "timestamp_ms" => return timestamp(Some(3), false),
+        "timestamp_s" => return timestamp(Some(0), false),
+        "timestamp_ns" => {
+            return Err(unsupported(&folded).with_hint(
+                "TIMESTAMP has six digits of a second, TIMESTAMP_MS three, TIMESTAMP_S none.",
+            ));
         }
         "timestamptz" => DataType::Timestamp(TimeUnit::Microsecond, Some(UTC.into())),
         "uuid" | "guid" => return Ok(uuid()),
         "json" | "jsonb" => return Ok(json()),
-        "timestamp_ns" | "bit" | "bitstring" | "uhugeint" | "uint128" | "bignum" | "varint"
-        | "timetz" | "variant" | "geometry" => return Err(unsupported(&folded)),
+        "bit" | "bitstring" | "uhugeint" | "uint128" | "bignum" | "varint" | "timetz"
+        | "variant" | "geometry" => return Err(unsupported(&folded)),
         _ => {
             return Err(Error::new(
                 SqlState::UndefinedObject,
@@ -322,15 +328,23 @@ fn text(kind: &str, length: &Option<CharacterLength>) -> Result<Declaration> {
     })
 }
 
-/// Fewer digits than six are kept anyway: a timestamp has microseconds.
-fn timestamp(precision: Option<u64>, with_zone: bool) -> Result<DataType> {
-    match precision {
-        None | Some(0..=6) => Ok(DataType::Timestamp(
-            TimeUnit::Microsecond,
-            with_zone.then(|| UTC.into()),
-        )),
+fn timestamp(precision: Option<u64>, with_zone: bool) -> Result<Declaration> {
+    let zone = with_zone.then(|| UTC.into());
+    let stamp = DataType::Timestamp(TimeUnit::Microsecond, zone);
+    of_digits("TIMESTAMP", stamp, precision)
+}
+
+/// A timestamp or time whose seconds have so many digits behind the point.
+fn of_digits(kind: &str, data_type: DataType, digits: Option<u64>) -> Result<Declaration> {
+    match digits {
+        None | Some(6) => Ok(data_type.into()),
+        Some(digits @ 0..6) => Ok(Declaration {
+            data_type,
+            metadata: HashMap::from([(TYPE_KEY.into(), format!("{kind}({digits})"))]),
+        }),
         Some(digits) => Err(Error::unsupported(format!(
-            "timestamps have at most 6 digits of a second, not {digits}"
+            "{}s have at most 6 digits of a second, not {digits}",
+            kind.to_lowercase()
         ))),
     }
 }

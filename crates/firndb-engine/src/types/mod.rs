@@ -28,9 +28,11 @@ pub use name::sql_name;
 use store::kept_metadata;
 pub use store::{compute_field, stored_field};
 
+use std::collections::HashMap;
+
 use arrow::datatypes::{DataType, Field};
 
-/// Metadata key of a SQL type's name that Arrow has no type for: `VARCHAR(10)`, `CHAR(3)`, the name of an enum.
+/// Metadata key of a SQL type's name that Arrow has no type for: `VARCHAR(10)`, `CHAR(3)`, `TIMESTAMP(3)`, the name of an enum.
 pub const TYPE_KEY: &str = "firndb:type";
 /// Metadata key of an enum's labels, a JSON array of strings in the order declared.
 pub const LABELS_KEY: &str = "firndb:labels";
@@ -49,6 +51,8 @@ pub(crate) enum Refinement {
     None,
     /// Text of at most so many characters; true for CHAR(n), whose trailing blanks do not count.
     Length(usize, bool),
+    /// A timestamp or time of so many digits of a second, less than the six that are stored.
+    Digits(u8),
     /// A 16-byte UUID.
     Uuid,
     /// Text that is valid JSON.
@@ -79,6 +83,14 @@ impl Refinement {
         let Some(name) = metadata.get(TYPE_KEY) else {
             return Refinement::None;
         };
+        if let Some(digits) = digits(name)
+            && matches!(
+                field.data_type(),
+                DataType::Timestamp(_, _) | DataType::Time64(_)
+            )
+        {
+            return Refinement::Digits(digits);
+        }
         let (kind, blank_padded) = match name.split_once('(') {
             Some(("VARCHAR", length)) => (length, false),
             Some(("CHAR", length)) => (length, true),
@@ -89,4 +101,21 @@ impl Refinement {
             .map(|length| Refinement::Length(length, blank_padded))
             .unwrap_or(Refinement::None)
     }
+}
+
+/// The digits of `TIMESTAMP(3)` and `TIME(3)`.
+fn digits(name: &str) -> Option<u8> {
+    let (kind, digits) = name.split_once('(')?;
+    matches!(kind, "TIMESTAMP" | "TIME")
+        .then(|| digits.trim_end_matches(')').parse().ok())
+        .flatten()
+}
+
+/// A field's metadata as a comparison needs it: what is compared is not rounded.
+pub(crate) fn comparable_metadata(field: &Field) -> HashMap<String, String> {
+    let mut metadata = field.metadata().clone();
+    if let Refinement::Digits(_) = Refinement::of(field) {
+        metadata.remove(TYPE_KEY);
+    }
+    metadata
 }

@@ -22,6 +22,15 @@ fn name_of(field: &Field) -> String {
                 format!("ENUM({})", labels.join(", "))
             }
         },
+        Refinement::Digits(digits) => match (field.data_type(), digits) {
+            (DataType::Timestamp(_, None), 0) => "TIMESTAMP_S".into(),
+            (DataType::Timestamp(_, None), 3) => "TIMESTAMP_MS".into(),
+            (DataType::Timestamp(_, None), digits) => format!("TIMESTAMP({digits})"),
+            (DataType::Timestamp(_, Some(_)), digits) => {
+                format!("TIMESTAMP({digits}) WITH TIME ZONE")
+            }
+            (_, digits) => format!("TIME({digits})"),
+        },
         Refinement::None => arrow_name(field.data_type()),
     }
 }

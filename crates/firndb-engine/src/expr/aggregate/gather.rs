@@ -60,7 +60,7 @@ pub(super) fn percentile_function() -> AggregateUDF {
     gathering(Kind::Percentile, "quantile_cont", &[])
 }
 
-/// What gathers moments for the one in their middle.
+/// What gathers moments or texts for the one in their middle.
 pub(super) fn middle(args: &AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
     let [field, ..] = args.expr_fields else {
         return exec_err!("median takes an argument");
@@ -68,12 +68,16 @@ pub(super) fn middle(args: &AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
     if args.is_distinct {
         return Err(Error::unsupported("median(DISTINCT …) of moments is not supported").into());
     }
+    let of_texts = field.data_type().is_string();
     Ok(Box::new(Gathered {
-        kind: Kind::Percentile,
+        kind: match of_texts {
+            true => Kind::Quantile,
+            false => Kind::Percentile,
+        },
         data_type: field.data_type().clone(),
         values: Vec::new(),
         fraction: Some(0.5),
-        enums: None,
+        enums: Enums::of(field),
     }))
 }
 

@@ -1,8 +1,9 @@
-//! MEDIAN: DataFusion's of numbers, and of dates and timestamps the moment halfway between the two in the middle.
+//! MEDIAN: DataFusion's of numbers, of dates and timestamps the moment halfway between the two in the middle, and of texts and enums the
+//! first of the two, as in DuckDB.
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, FieldRef, TimeUnit};
+use arrow::datatypes::{DataType, Field, FieldRef, TimeUnit};
 use datafusion::common::Result;
 use datafusion::functions_aggregate::median::median_udaf;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
@@ -30,11 +31,11 @@ struct Median {
     signature: Signature,
 }
 
-fn is_moment(data_type: Option<&FieldRef>) -> bool {
-    matches!(
-        data_type.map(|field| field.data_type()),
-        Some(DataType::Timestamp(_, _))
-    )
+/// Whether all values are gathered: moments and texts are.
+fn is_gathered(data_type: Option<&FieldRef>) -> bool {
+    data_type.is_some_and(|field| {
+        field.data_type().is_string() || matches!(field.data_type(), DataType::Timestamp(_, _))
+    })
 }
 
 /// The moments that a date or timestamp stands for.
@@ -65,6 +66,7 @@ impl AggregateUDFImpl for Median {
             return Ok(vec![moment]);
         }
         match value {
+            value if value.is_string() => Ok(vec![value.clone()]),
             value if value.is_integer() || value.is_null() => Ok(vec![DataType::Float64]),
             value if value.is_numeric() => Ok(vec![value.clone()]),
             _ => Err(gather::undefined(self.name(), types).into()),
@@ -72,18 +74,33 @@ impl AggregateUDFImpl for Median {
     }
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.numbers.inner().return_type(types)
+        match types {
+            [text] if text.is_string() => Ok(text.clone()),
+            _ => self.numbers.inner().return_type(types),
+        }
+    }
+
+    fn return_field(&self, fields: &[FieldRef]) -> Result<FieldRef> {
+        let types: Vec<DataType> = fields
+            .iter()
+            .map(|field| field.data_type().clone())
+            .collect();
+        let field = Field::new(self.name(), self.return_type(&types)?, true);
+        Ok(Arc::new(match fields {
+            [text] if text.data_type().is_string() => field.with_metadata(text.metadata().clone()),
+            _ => field,
+        }))
     }
 
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
-        match is_moment(args.input_fields.first()) {
+        match is_gathered(args.input_fields.first()) {
             true => self.moments.inner().state_fields(args),
             false => self.numbers.inner().state_fields(args),
         }
     }
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        match is_moment(args.expr_fields.first()) {
+        match is_gathered(args.expr_fields.first()) {
             true => gather::middle(&args),
             false => {
                 let result = Arc::clone(&args.return_field);
@@ -94,7 +111,7 @@ impl AggregateUDFImpl for Median {
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
-        !is_moment(args.expr_fields.first())
+        !is_gathered(args.expr_fields.first())
             && self.numbers.inner().groups_accumulator_supported(args)
     }
 

@@ -147,6 +147,10 @@ fn convert_full(
         }
         _ => return Err(cannot_cast(source, target)),
     };
+    let converted = match Refinement::of(target) {
+        Refinement::Digits(digits) => moment::rounded(&converted, digits, how)?,
+        _ => converted,
+    };
     if converted.data_type() == target.data_type() {
         return Ok(converted);
     }

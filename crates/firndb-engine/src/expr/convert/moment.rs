@@ -104,6 +104,29 @@ pub(super) fn convert(
     Ok(Some(converted))
 }
 
+/// Moments and times of day rounded to so many digits of a second; halves go away from 1970 and from midnight.
+pub(super) fn rounded(values: &ArrayRef, digits: u8, how: Conversion) -> Result<ArrayRef> {
+    let step = 10_i64.pow(6_u32.saturating_sub(digits.into()));
+    let round = |micros: i64| {
+        let half = if micros < 0 { -(step / 2) } else { step / 2 };
+        Some(micros.checked_add(half)? / step * step)
+    };
+    Ok(match values.data_type() {
+        DataType::Timestamp(_, zone) => {
+            let stamps = values.as_primitive::<TimestampMicrosecondType>();
+            let rounded = how
+                .map::<_, TimestampMicrosecondType>(stamps, round, |_| timestamp_out_of_range())?;
+            arc(rounded.with_timezone_opt(zone.clone()))
+        }
+        DataType::Time64(_) => arc(how.map::<_, Time64MicrosecondType>(
+            values.as_primitive::<Time64MicrosecondType>(),
+            round,
+            |_| timestamp_out_of_range(),
+        )?),
+        _ => values.clone(),
+    })
+}
+
 type Timestamps = arrow::array::PrimitiveArray<TimestampMicrosecondType>;
 
 /// The instants at which clocks in `zone` showed these times; the earlier one where an hour comes twice.

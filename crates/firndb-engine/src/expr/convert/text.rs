@@ -38,7 +38,7 @@ pub(super) fn to_text(
         _ => print::print(values, how)?,
     };
     match refinement {
-        Refinement::None | Refinement::Uuid => Ok(Arc::new(texts)),
+        Refinement::None | Refinement::Uuid | Refinement::Digits(_) => Ok(Arc::new(texts)),
         Refinement::Length(most, _) => limit_length(texts, most, target, how),
         Refinement::Json if Refinement::of(source) == Refinement::Json => Ok(Arc::new(texts)),
         Refinement::Json => check(texts, how, |text| json::parse(text).map(|_| ())),

@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{
 use super::macros::expanded;
 use super::members::{struct_pack, struct_with};
 use super::normalize::call;
-use super::{aggregates, arrays, json, lambdas, moments, templates};
+use super::{aggregates, arrays, json, lambdas, moments, templates, to_number};
 use crate::error::Result;
 
 /// `date_part` of a part that is no constant.
@@ -521,6 +521,7 @@ fn of_function(function: &mut Function) -> Result<Option<Expr>> {
                 format: None,
             }));
         }
+        ("to_number", [text, template]) => return to_number::of_call(text, template).map(Some),
         ("try", [value]) => return Ok(Some(lambdas::attempted(value))),
         // NULLs are no values of a list's set.
         ("list_distinct" | "array_distinct", [list]) => {

@@ -56,6 +56,7 @@ mod structs;
 mod synonyms;
 mod templates;
 mod ties;
+mod to_number;
 mod type_aliases;
 mod values;
 mod variables;
@@ -100,6 +101,7 @@ pub(crate) use synonyms::{
     LIKE_COMMENTS, LIKE_CONSTRAINTS, LIKE_DEFAULTS, LIKE_GENERATED, LIKE_IDENTITY, LIKE_INDEXES,
     LIKE_TABLE, OVERRIDING_SYSTEM, OVERRIDING_USER,
 };
+pub(crate) use to_number::{Part, TO_NUMBER, parts as template_parts};
 pub(crate) use type_aliases::{TYPE_ALIAS, is_built_in_type};
 pub(crate) use variables::{Read, Variables, with_variables};
 

@@ -21,6 +21,7 @@ mod moments;
 mod more_text;
 mod numbers;
 mod padding;
+mod random;
 mod regex;
 pub(super) mod searches;
 mod series;
@@ -29,6 +30,7 @@ mod strptime;
 mod structs;
 mod text;
 mod to_char;
+mod to_number;
 
 use std::sync::{Arc, LazyLock};
 
@@ -105,12 +107,13 @@ pub(super) fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
             format::kernels(),
             series::kernels(),
             more_text::kernels(),
-            vec![hash::kernel()],
+            vec![hash::kernel(), to_number::kernel()],
         ]
         .into_iter()
         .flatten()
         .map(kernel::Kernel::function),
     );
+    all.extend(random::functions());
     all.extend(arrays::functions());
     all.extend(concatenation::functions());
     all.extend(lists::functions());

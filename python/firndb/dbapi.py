@@ -52,7 +52,15 @@ NUMBER = TypeObject(
     "DOUBLE",
     "DECIMAL",
 )
-DATETIME = TypeObject("DATE", "TIME", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE", "INTERVAL")
+DATETIME = TypeObject(
+    "DATE",
+    "TIME",
+    "TIMESTAMP",
+    "TIMESTAMP_S",
+    "TIMESTAMP_MS",
+    "TIMESTAMP WITH TIME ZONE",
+    "INTERVAL",
+)
 ROWID = TypeObject()
 
 Date = datetime.date

@@ -172,7 +172,7 @@ class Relation:
         arrays = self._rows.arrays(None, exact(decimals))
         frame = pandas.DataFrame({i: filled(values, mask) for i, (values, mask) in enumerate(arrays)}, copy=False)
         for i, kind in enumerate(self.types):
-            if kind == "TIMESTAMP WITH TIME ZONE":
+            if kind.startswith("TIMESTAMP") and kind.endswith("WITH TIME ZONE"):
                 frame[i] = frame[i].dt.tz_localize("UTC").dt.tz_convert(self._zone(i))
         frame.columns = pandas.Index(names)
         return frame

@@ -406,3 +406,30 @@ def test_classic_frames_keep_the_zone_of_instants(con: firndb.Connection) -> Non
     assert frame["b"][0] == pd.Timestamp("2024-07-01 12:00")
     assert frame["c"].isna().all() and frame["c"].dt.tz is not None
     assert list(con.sql("SELECT TIMESTAMPTZ '2024-07-01 12:00:00+00' AS a WHERE false").df(dtypes="numpy").columns) == ["a"]
+
+
+def test_digits_of_timestamps(con: firndb.Connection) -> None:
+    """Whichever way values come in, they have the digits of their column."""
+    con.execute("CREATE TABLE t (s TIMESTAMP_S, ms TIMESTAMP(3), z TIMESTAMP(1) WITH TIME ZONE)")
+    utc = dt.timezone.utc
+    moment = dt.datetime(2024, 1, 1, 0, 0, 0, 987654)
+    rounded = (dt.datetime(2024, 1, 1, 0, 0, 1), moment.replace(microsecond=988000), dt.datetime(2024, 1, 1, 0, 0, 1, tzinfo=utc))
+    row = (moment, moment, moment.replace(tzinfo=utc))
+    con.execute("INSERT INTO t VALUES (?, ?, ?)", row)
+    con.executemany("INSERT INTO t VALUES (?, ?, ?)", [row, row])
+    given = pa.table({"s": [moment], "ms": [moment], "z": pa.array([row[2]], pa.timestamp("us", "UTC"))})
+    con.append("t", given)
+    con.execute("INSERT INTO t SELECT * FROM given")
+    con.execute("CREATE TABLE key (id INTEGER PRIMARY KEY, s TIMESTAMP_S)")
+    con.execute("INSERT INTO key VALUES (?, ?)", (1, moment))
+    con.execute("UPDATE key SET s = ? WHERE id = ?", (moment, 1))
+    assert con.execute("SELECT s FROM key WHERE id = 1").fetchall() == [rounded[:1]]
+    rows = con.execute("SELECT * FROM t").fetchall()
+    assert len(rows) == 5
+    assert {tuple(row) for row in rows} == {rounded}
+    con.execute("SELECT * FROM t")
+    assert con.description is not None
+    types = [column[1] for column in con.description]
+    assert types == ["TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP(1) WITH TIME ZONE"]
+    assert all(kind == firndb.DATETIME for kind in types)
+    assert str(con.sql("SELECT z FROM t").df(dtypes="numpy").dtypes["z"]).endswith("UTC]")

@@ -5,7 +5,7 @@ use arrow::datatypes::{DataType, Field};
 use super::rows::{Cell, Kind, Rows, decimal};
 use super::{DATABASE, SYSTEM_SCHEMAS};
 use crate::catalog::{CatalogState, Column, Constraint, Identity, Relation, TableEntry};
-use crate::types::sql_name;
+use crate::types::{Refinement, sql_name};
 
 use Kind::{Integer, Text};
 
@@ -172,7 +172,7 @@ fn columns(catalog: &CatalogState) -> Rows {
             precision.into(),
             radix.into(),
             scale.into(),
-            datetime_precision(field.data_type()).into(),
+            datetime_precision(field).into(),
             comment,
             yes_or_no(identity.is_some()),
             identity
@@ -250,8 +250,11 @@ fn declared_length(sql_type: &str) -> Option<i64> {
     inner.strip_suffix(')')?.parse().ok()
 }
 
-fn datetime_precision(data_type: &DataType) -> Option<i64> {
-    match data_type {
+fn datetime_precision(field: &Field) -> Option<i64> {
+    if let Refinement::Digits(digits) = Refinement::of(field) {
+        return Some(digits.into());
+    }
+    match field.data_type() {
         DataType::Date32 => Some(0),
         DataType::Timestamp(..) | DataType::Time64(_) | DataType::Interval(_) => Some(6),
         _ => None,

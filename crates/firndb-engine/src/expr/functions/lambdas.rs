@@ -130,6 +130,11 @@ impl HigherOrderUDFImpl for OverElements {
         Ok(std::iter::once(list).chain(initial).collect())
     }
 
+    /// Of an empty list no lambda is run, so no part that lambdas share may be computed before.
+    fn short_circuits(&self) -> bool {
+        true
+    }
+
     fn lambda_parameters(
         &self,
         _: usize,

@@ -86,9 +86,9 @@ fn is_limited(data_type: &DataType) -> bool {
         DataType::Custom(name, _) => {
             matches!(name.to_string().as_str(), "timestamp_s" | "timestamp_ms")
         }
-        DataType::Timestamp(Some(_), _) | DataType::Time(Some(_), _) | DataType::Datetime(Some(_)) => {
-            true
-        }
+        DataType::Timestamp(Some(_), _)
+        | DataType::Time(Some(_), _)
+        | DataType::Datetime(Some(_)) => true,
         other => is_limited_text(other),
     }
 }

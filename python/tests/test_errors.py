@@ -55,6 +55,27 @@ def test_deep_nesting_is_an_error_and_no_crash(con: firndb.Connection) -> None:
     assert raised.value.sqlstate in ("54001", "54000", "42601")
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("NOT ", ""), ("NOT (", ")"), ("CASE WHEN true THEN ", " END"), ("(", ")"), ("INTERVAL (", ") DAY"), ("- ", ""), ("abs(", ")")],
+)
+def test_every_kind_of_nesting_is_called_so(con: firndb.Connection, before: str, after: str) -> None:
+    with pytest.raises(firndb.Error, match="nested too deeply") as raised:
+        con.execute("SELECT " + before * 5_000 + "1" + after * 5_000)
+    assert raised.value.sqlstate == "54001"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    ["SELECT {n}", "SELECT 1e{n}", "SELECT '{n}'::INTEGER", "SELECT '{x}'::DATE", "SELECT '{w}'::INTEGER", "SET threads = '{x}'", "SELECT 1 LIMIT {n}"],
+)
+def test_long_values_are_not_repeated_whole(con: firndb.Connection, sql: str) -> None:
+    with pytest.raises(firndb.Error) as raised:
+        con.execute(sql.format(n="9" * 10_000, x="x" * 10_000, w="ab " * 10_000))
+    assert len(str(raised.value)) < 1_000
+    assert "..." in str(raised.value)
+
+
 class Terminal(io.StringIO):
     """A terminal that remembers."""
 

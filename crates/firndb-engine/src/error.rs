@@ -199,7 +199,7 @@ impl Error {
     pub fn new(state: SqlState, message: impl Into<String>) -> Self {
         Error {
             state,
-            message: message.into(),
+            message: shortened(message.into()),
             detail: None,
             hint: None,
             position: None,
@@ -271,6 +271,41 @@ impl Error {
     pub fn into_datafusion(self) -> DataFusionError {
         DataFusionError::External(Box::new(self))
     }
+}
+
+/// Characters of one value that a message repeats.
+const MAX_SHOWN: usize = 200;
+
+/// The beginning of a value that a message repeats.
+pub(crate) fn excerpt(value: &str) -> std::borrow::Cow<'_, str> {
+    match value.char_indices().nth(MAX_SHOWN) {
+        Some((end, _)) => format!("{}...", &value[..end]).into(),
+        None => value.into(),
+    }
+}
+
+/// A message with its long words cut: a value of thousands of characters tells no more than its beginning.
+fn shortened(message: String) -> String {
+    const MANY: usize = 2 * MAX_SHOWN;
+    if message.len() <= MANY || !message.split_whitespace().any(|word| word.len() > MANY) {
+        return message;
+    }
+    let mut short = String::new();
+    for part in message.split_inclusive(char::is_whitespace) {
+        if part.len() <= MANY {
+            short.push_str(part);
+            continue;
+        }
+        short.extend(part.chars().take(MAX_SHOWN));
+        short.push_str("...");
+        // The quote behind it, and the blank.
+        let last = part.char_indices().rev().take(2);
+        let end = last
+            .take_while(|(_, character)| !character.is_alphanumeric())
+            .last();
+        short.push_str(&part[end.map_or(part.len(), |(place, _)| place)..]);
+    }
+    short
 }
 
 impl From<Error> for DataFusionError {

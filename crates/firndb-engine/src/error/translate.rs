@@ -12,6 +12,18 @@ use super::types::in_sql;
 use super::wording;
 use super::{Error, SqlState, nearest};
 
+/// Functions that are nothing without OVER.
+const WINDOW_FUNCTIONS: [&str; 8] = [
+    "row_number",
+    "rank",
+    "dense_rank",
+    "percent_rank",
+    "cume_dist",
+    "ntile",
+    "lag",
+    "lead",
+];
+
 /// Translates an error of DataFusion.
 pub(super) fn datafusion(error: &DataFusionError) -> Error {
     match error {
@@ -318,7 +330,13 @@ fn plan(message: &str) -> Error {
     if let Some(name) = between(&line, "Invalid function '", "'") {
         if let Some(name) = name.strip_prefix("__firndb_") {
             return Error::new(
-                SqlState::WindowingError,
+                SqlState::WrongObjectType,
+                format!("window function {name} requires an OVER clause"),
+            );
+        }
+        if WINDOW_FUNCTIONS.contains(&name.as_str()) {
+            return Error::new(
+                SqlState::WrongObjectType,
                 format!("window function {name} requires an OVER clause"),
             );
         }

@@ -5,14 +5,17 @@
 //! count(DISTINCT x, y)          ─▶  count(DISTINCT (x, y)) FILTER (WHERE x IS NOT NULL AND y IS NOT NULL)
 //! total(x)                      ─▶  coalesce(CAST(sum(x) AS DOUBLE), 0e0)
 //! max(x, n)                     ─▶  (array_agg(x ORDER BY x DESC) FILTER (WHERE x IS NOT NULL))[1:n]
+//! max(x, n) OVER w              ─▶  list_sort(array_agg(x) FILTER (WHERE x IS NOT NULL) OVER w, 'DESC')[1:n]
+//! max(x, y)                     ─▶  list_sort([x, y], 'DESC', 'NULLS FIRST')[1], SQLite's scalar function
 //! arg_max(x, y, n)              ─▶  (array_agg(x ORDER BY y DESC) FILTER (WHERE x IS NOT NULL AND y IS NOT NULL))[1:n]
 //! ```
 
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, CaseWhen, CastKind, DataType, DuplicateTreatment, ExactNumberInfo,
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments,
-    OrderByExpr, OrderByOptions, Subscript,
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments, Ident,
+    LambdaFunction, LambdaFunctionParameter, LambdaSyntax, OneOrManyWithParens, OrderByExpr,
+    OrderByOptions, Subscript, Value,
 };
 
 use super::calls::{also, number, rename, set_arguments};
@@ -88,6 +91,9 @@ pub(super) fn rewrite(name: &str, function: &mut Function, given: &[Expr]) -> Op
             exact(name, function);
             set_arguments(function, vec![value.clone(), fraction.clone()]);
             None
+        }
+        ("max" | "min", [_, _, ..]) if is_scalar(function, given) => {
+            Some(extreme(given, name == "min"))
         }
         ("max" | "min", [value, count]) => {
             Some(first(function, value, value, name == "min", count))
@@ -193,12 +199,76 @@ fn each(
     }
 }
 
+/// Whether MAX or MIN is SQLite's function of a row's values, and not DuckDB's aggregate of the first so many: of more than two
+/// values, of a second one that is no count, or of constants.
+fn is_scalar(function: &Function, given: &[Expr]) -> bool {
+    let aggregates = function.over.is_some()
+        || function.filter.is_some()
+        || matches!(&function.args, FunctionArguments::List(list)
+            if list.duplicate_treatment.is_some() || !list.clauses.is_empty());
+    let is_count = |expr: &Expr| {
+        matches!(expr, Expr::Value(value) if match &value.value {
+            Value::Number(digits, _) => digits.parse::<u64>().is_ok_and(|count| count > 0),
+            Value::Placeholder(_) => true,
+            _ => false,
+        })
+    };
+    !aggregates
+        && match given {
+            [Expr::Value(first), Expr::Value(_)] => !matches!(first.value, Value::Placeholder(_)),
+            [_, count] => !is_count(count),
+            _ => true,
+        }
+}
+
+/// The greatest or least of a row's values, NULL if one of them is.
+fn extreme(given: &[Expr], ascending: bool) -> Expr {
+    let text = |text: &str| Expr::value(Value::SingleQuotedString(text.to_owned()));
+    let sorted = vec![
+        call("make_array", given.to_vec()),
+        text(if ascending { "ASC" } else { "DESC" }),
+        text("NULLS FIRST"),
+    ];
+    Expr::CompoundFieldAccess {
+        root: Box::new(Expr::Nested(Box::new(call("list_sort", sorted)))),
+        access_chain: vec![AccessExpr::Subscript(Subscript::Index {
+            index: number("1"),
+        })],
+    }
+}
+
 /// The values of the first rows by `by`.
 fn first(function: &Function, value: &Expr, by: &Expr, ascending: bool, count: &Expr) -> Expr {
     let mut list = function.clone();
     rename(&mut list, "array_agg");
     set_arguments(&mut list, vec![value.clone()]);
-    if let FunctionArguments::List(arguments) = &mut list.args {
+    also(&mut list, known(value));
+    if value != by {
+        also(&mut list, known(by));
+    }
+    let list = match list.over {
+        Some(_) => sorted_over(list, value, by, ascending),
+        None => {
+            order_by(&mut list, by, ascending);
+            Expr::Function(list)
+        }
+    };
+    Expr::CompoundFieldAccess {
+        root: Box::new(Expr::Nested(Box::new(list))),
+        access_chain: vec![AccessExpr::Subscript(Subscript::Slice {
+            lower_bound: Some(number("1")),
+            upper_bound: Some(count.clone()),
+            stride: None,
+        })],
+    }
+}
+
+/// An aggregate's ORDER BY. A constant would be taken for a column's position, and orders nothing.
+pub(super) fn order_by(function: &mut Function, by: &Expr, ascending: bool) {
+    if matches!(by, Expr::Value(_)) {
+        return;
+    }
+    if let FunctionArguments::List(arguments) = &mut function.args {
         arguments
             .clauses
             .push(FunctionArgumentClause::OrderBy(vec![OrderByExpr {
@@ -210,18 +280,56 @@ fn first(function: &Function, value: &Expr, by: &Expr, ascending: bool, count: &
                 with_fill: None,
             }]));
     }
-    also(&mut list, known(value));
-    if value != by {
-        also(&mut list, known(by));
+}
+
+/// Takes the constants out of an aggregate's ORDER BY, where they are no positions.
+pub(super) fn drop_constant_orders(function: &mut Function) {
+    let FunctionArguments::List(list) = &mut function.args else {
+        return;
+    };
+    list.clauses.retain_mut(|clause| match clause {
+        FunctionArgumentClause::OrderBy(orders) => {
+            orders.retain(|order| !matches!(order.expr, Expr::Value(_)));
+            !orders.is_empty()
+        }
+        _ => true,
+    });
+}
+
+/// A window's values, gathered as they come and sorted then: windows have no ORDER BY within their aggregates.
+fn sorted_over(mut list: Function, value: &Expr, by: &Expr, ascending: bool) -> Expr {
+    let text = |text: &str| Expr::value(Value::SingleQuotedString(text.to_owned()));
+    let direction = if ascending { "ASC" } else { "DESC" };
+    let sort = |list: Function| {
+        call(
+            "list_sort",
+            vec![Expr::Function(list), text(direction), text("NULLS LAST")],
+        )
+    };
+    if value == by {
+        return sort(list);
     }
-    Expr::CompoundFieldAccess {
-        root: Box::new(Expr::Nested(Box::new(Expr::Function(list)))),
-        access_chain: vec![AccessExpr::Subscript(Subscript::Slice {
-            lower_bound: Some(number("1")),
-            upper_bound: Some(count.clone()),
-            stride: None,
+    let pair = call(
+        "named_struct",
+        vec![text("by"), by.clone(), text("value"), value.clone()],
+    );
+    set_arguments(&mut list, vec![pair]);
+    let parameter = Ident::with_quote('"', "pair");
+    let member = Expr::CompoundFieldAccess {
+        root: Box::new(Expr::Identifier(parameter.clone())),
+        access_chain: vec![AccessExpr::Subscript(Subscript::Index {
+            index: text("value"),
         })],
-    }
+    };
+    let lambda = Expr::Lambda(LambdaFunction {
+        params: OneOrManyWithParens::One(LambdaFunctionParameter {
+            name: parameter,
+            data_type: None,
+        }),
+        body: Box::new(member),
+        syntax: LambdaSyntax::LambdaKeyword,
+    });
+    call("list_transform", vec![sort(list), lambda])
 }
 
 fn known(value: &Expr) -> Expr {

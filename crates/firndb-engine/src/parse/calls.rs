@@ -3,14 +3,14 @@
 
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, CastKind, DataType, DateTimeField, Expr, Function, FunctionArg,
-    FunctionArgExpr, FunctionArgumentClause, FunctionArguments, Ident, Interval, NullTreatment,
-    ObjectName, OrderByExpr, OrderByOptions, Subscript, UnaryOperator, Value,
+    FunctionArgExpr, FunctionArgumentClause, FunctionArguments, Ident, NullTreatment, ObjectName,
+    Subscript, UnaryOperator, Value,
 };
 
 use super::macros::expanded;
 use super::members::{struct_pack, struct_with};
 use super::normalize::call;
-use super::{aggregates, arrays, json, lambdas, moments, templates, to_number};
+use super::{aggregates, arrays, intervals, json, lambdas, moments, templates, to_number};
 use crate::error::Result;
 
 /// `date_part` of a part that is no constant.
@@ -60,27 +60,11 @@ fn replacement(expr: &mut Expr) -> Result<Option<Expr>> {
             };
             expanded(name, &[expr.as_ref().clone()])
         }
-        // The planner's own reading knows no times of day, and not all units.
-        Expr::Interval(interval)
-            if interval.leading_field.is_none()
-                && matches!(interval.value.as_ref(), Expr::Value(value) if matches!(&value.value, Value::SingleQuotedString(text) if is_ours(text))) =>
-        {
-            Some(Expr::Cast {
-                kind: CastKind::Cast,
-                expr: interval.value.clone(),
-                data_type: DataType::Interval {
-                    fields: None,
-                    precision: None,
-                },
-                array: false,
-                format: None,
-            })
-        }
         // A list literal loses sight of outer columns in the planner.
         Expr::Array(list) if !list.elem.is_empty() => {
             Some(call("make_array", std::mem::take(&mut list.elem)))
         }
-        Expr::Interval(interval) => of_interval(interval),
+        Expr::Interval(interval) => intervals::rewrite(interval)?,
         // Nothing is in an empty list, not even NULL, as in SQLite.
         Expr::InList { list, negated, .. } if list.is_empty() => {
             Some(Expr::value(Value::Boolean(*negated)))
@@ -204,63 +188,6 @@ fn complete(access: &mut AccessExpr) {
     }
 }
 
-/// Whether an interval's text is one that only our cast reads.
-fn is_ours(text: &str) -> bool {
-    const UNITS: [&str; 7] = ["quarter", "decade", "centur", "millenn", "ago", "us", "ms"];
-    text.contains(':')
-        || text
-            .split(|letter: char| !letter.is_ascii_alphabetic())
-            .any(|word| {
-                let word = word.to_ascii_lowercase();
-                !word.is_empty()
-                    && UNITS.iter().any(|unit| {
-                        if unit.len() < 4 {
-                            word == *unit
-                        } else {
-                            word.starts_with(unit)
-                        }
-                    })
-            })
-}
-
-/// `INTERVAL (x) DAY` is so many days; in `INTERVAL 3 DAYS` the number is text to the planner.
-fn of_interval(interval: &mut Interval) -> Option<Expr> {
-    let field = interval.leading_field.as_ref()?;
-    if let Expr::Value(value) = interval.value.as_mut() {
-        if let Value::Number(digits, _) = &value.value {
-            value.value = Value::SingleQuotedString(digits.clone());
-        }
-        if let Value::SingleQuotedString(count) = &value.value {
-            let text = format!("{count} {field}");
-            if is_ours(&text) {
-                return Some(Expr::Cast {
-                    kind: CastKind::Cast,
-                    expr: Box::new(Expr::value(Value::SingleQuotedString(text))),
-                    data_type: DataType::Interval {
-                        fields: None,
-                        precision: None,
-                    },
-                    array: false,
-                    format: None,
-                });
-            }
-        }
-        return None;
-    }
-    let one = Interval {
-        value: Box::new(Expr::value(Value::SingleQuotedString(format!("1 {field}")))),
-        leading_field: None,
-        leading_precision: None,
-        last_field: None,
-        fractional_seconds_precision: None,
-    };
-    Some(Expr::Nested(Box::new(Expr::BinaryOp {
-        left: Box::new(Expr::Interval(one)),
-        op: BinaryOperator::Multiply,
-        right: Box::new(Expr::Nested(interval.value.clone())),
-    })))
-}
-
 /// How many of the values are NULL, or are not.
 fn counted(values: Vec<Expr>, nulls: bool) -> Expr {
     let one = |value: Expr| {
@@ -373,6 +300,7 @@ fn of_function(function: &mut Function) -> Result<Option<Expr>> {
     {
         return arrays::of_query(query).map(Some);
     }
+    aggregates::drop_constant_orders(function);
     let Some(given) = arguments(function) else {
         return Ok(None);
     };
@@ -416,34 +344,14 @@ fn of_function(function: &mut Function) -> Result<Option<Expr>> {
             }
             rename(function, "first_value");
             set_arguments(function, vec![value.clone()]);
-            if let FunctionArguments::List(list) = &mut function.args {
-                list.clauses
-                    .push(FunctionArgumentClause::OrderBy(vec![OrderByExpr {
-                        expr: by.clone(),
-                        options: OrderByOptions {
-                            asc: Some(name.contains("min")),
-                            nulls_first: Some(false),
-                        },
-                        with_fill: None,
-                    }]));
-            }
+            aggregates::order_by(function, by, name.contains("min"));
             also(function, Expr::IsNotNull(Box::new(value.clone())));
             also(function, Expr::IsNotNull(Box::new(by.clone())));
         }
         ("arg_min_null" | "arg_max_null", [value, by]) if function.over.is_none() => {
             rename(function, "first_value");
             set_arguments(function, vec![value.clone()]);
-            if let FunctionArguments::List(list) = &mut function.args {
-                list.clauses
-                    .push(FunctionArgumentClause::OrderBy(vec![OrderByExpr {
-                        expr: by.clone(),
-                        options: OrderByOptions {
-                            asc: Some(name == "arg_min_null"),
-                            nulls_first: Some(false),
-                        },
-                        with_fill: None,
-                    }]));
-            }
+            aggregates::order_by(function, by, name == "arg_min_null");
             also(function, Expr::IsNotNull(Box::new(by.clone())));
         }
         ("string_agg" | "group_concat" | "listagg", [value, rest @ ..]) if rest.len() < 2 => {

@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::normalize::call;
-use super::{brackets, comprehension};
+use super::{brackets, comprehension, intervals};
 
 /// FirnDB's SQL. It passes for the generic dialect where the parser asks for one by type, since that admits the most.
 #[derive(Debug)]
@@ -75,6 +75,13 @@ impl Dialect for FirnDialect {
         if brackets::begins_list(parser) {
             parser.next_token();
             return Some(parser.parse_expr());
+        }
+        if intervals::begins_expression(parser) {
+            parser.next_token();
+            return Some(parser.parse_interval());
+        }
+        if begins_values(parser) {
+            return Some(parser.parse_query().map(Expr::Subquery));
         }
         let op = match parser.peek_token_ref().token {
             Token::Minus => UnaryOperator::Minus,
@@ -299,6 +306,12 @@ fn between_symmetric(
         },
         right: between(&high, &low),
     })))
+}
+
+/// Whether `VALUES (` comes next: a query, where `ANY (` or the like stands before it.
+fn begins_values(parser: &Parser) -> bool {
+    matches!(&parser.peek_token_ref().token, Token::Word(word) if word.quote_style.is_none() && word.keyword == Keyword::VALUES)
+        && parser.peek_nth_token_ref(1).token == Token::LParen
 }
 
 /// Whether ISNULL comes next, as an operator.

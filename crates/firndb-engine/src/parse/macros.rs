@@ -15,11 +15,25 @@ pub fn macro_names() -> impl Iterator<Item = &'static str> {
     MACROS
         .iter()
         .map(|(name, _, _)| *name)
-        .filter(|name| *name != ANY_EQUAL)
+        .filter(|name| !name.starts_with("__firndb_"))
 }
 
 /// `a = ANY (b)` of a list, with three truth values.
 pub(super) const ANY_EQUAL: &str = "__firndb_any_equal";
+/// NULL as a condition.
+pub(super) const UNKNOWN: &str = "__firndb_unknown";
+/// `a <> ANY (b)`, and the like for the other comparisons.
+pub(super) const ANY_OTHER: &str = "__firndb_any_other";
+pub(super) const ANY_LESS: &str = "__firndb_any_less";
+pub(super) const ANY_LESS_OR_EQUAL: &str = "__firndb_any_less_or_equal";
+pub(super) const ANY_GREATER: &str = "__firndb_any_greater";
+pub(super) const ANY_GREATER_OR_EQUAL: &str = "__firndb_any_greater_or_equal";
+/// The earlier end of a period from `a` to `b`, or of length `b`; an unknown end leaves the other.
+pub(super) const PERIOD_FIRST: &str = "__firndb_period_first";
+/// The later end of the same, NULL if one of them is.
+pub(super) const PERIOD_LAST: &str = "__firndb_period_last";
+/// Whether the period from `a` to `b` overlaps that from `c` to `d`, where an end may be unknown.
+pub(super) const OVERLAPS: &str = "__firndb_overlaps";
 
 /// Name, number of arguments, and the expression that the call stands for.
 const MACROS: &[(&str, usize, &str)] = &[
@@ -32,6 +46,45 @@ const MACROS: &[(&str, usize, &str)] = &[
         ANY_EQUAL,
         2,
         "CASE WHEN b IS NULL THEN NULL WHEN list_contains(b, a) THEN TRUE WHEN len(b) > 0 AND (a IS NULL OR len(list_compact(b)) < len(b)) THEN NULL ELSE FALSE END",
+    ),
+    (
+        ANY_OTHER,
+        2,
+        "CASE WHEN b IS NULL THEN NULL WHEN array_min(b) <> a OR array_max(b) <> a THEN TRUE WHEN len(b) > 0 AND (a IS NULL OR len(list_compact(b)) < len(b)) THEN NULL ELSE FALSE END",
+    ),
+    (
+        ANY_LESS,
+        2,
+        "CASE WHEN b IS NULL THEN NULL WHEN a < array_max(b) THEN TRUE WHEN len(b) > 0 AND (a IS NULL OR len(list_compact(b)) < len(b)) THEN NULL ELSE FALSE END",
+    ),
+    (
+        ANY_LESS_OR_EQUAL,
+        2,
+        "CASE WHEN b IS NULL THEN NULL WHEN a <= array_max(b) THEN TRUE WHEN len(b) > 0 AND (a IS NULL OR len(list_compact(b)) < len(b)) THEN NULL ELSE FALSE END",
+    ),
+    (
+        ANY_GREATER,
+        2,
+        "CASE WHEN b IS NULL THEN NULL WHEN a > array_min(b) THEN TRUE WHEN len(b) > 0 AND (a IS NULL OR len(list_compact(b)) < len(b)) THEN NULL ELSE FALSE END",
+    ),
+    (
+        ANY_GREATER_OR_EQUAL,
+        2,
+        "CASE WHEN b IS NULL THEN NULL WHEN a >= array_min(b) THEN TRUE WHEN len(b) > 0 AND (a IS NULL OR len(list_compact(b)) < len(b)) THEN NULL ELSE FALSE END",
+    ),
+    (UNKNOWN, 0, "CAST(NULL AS BOOLEAN)"),
+    (PERIOD_FIRST, 2, "least(a, __firndb_period_end(a, b))"),
+    (
+        PERIOD_LAST,
+        2,
+        "CASE WHEN a IS NOT NULL AND __firndb_period_end(a, b) IS NOT NULL THEN greatest(a, __firndb_period_end(a, b)) END",
+    ),
+    (
+        OVERLAPS,
+        4,
+        "CASE WHEN a > c THEN CASE WHEN d IS NULL THEN NULL WHEN a < d THEN TRUE WHEN b IS NULL THEN NULL ELSE FALSE END \
+         WHEN a < c THEN CASE WHEN b IS NULL THEN NULL WHEN c < b THEN TRUE WHEN d IS NULL THEN NULL ELSE FALSE END \
+         WHEN a = c THEN CASE WHEN b IS NULL OR d IS NULL THEN NULL ELSE TRUE END END",
     ),
     ("list_unique", 1, "len(list_distinct(list_compact(a)))"),
     ("array_unique", 1, "len(list_distinct(list_compact(a)))"),

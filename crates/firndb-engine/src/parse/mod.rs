@@ -31,6 +31,7 @@ mod exclusion;
 mod from_first;
 mod grouping;
 mod insert;
+mod intervals;
 mod json;
 mod lambdas;
 mod laterals;
@@ -95,6 +96,7 @@ pub use parameters::{Arguments, bind};
 pub(crate) use patterns::{LIKE_PATTERN, SIMILAR_PATTERN, escape, like_pattern, similar_pattern};
 pub(crate) use pivots::GROUPS;
 pub(crate) use relations::POSITIONAL;
+pub(crate) use rows::LIST_OF;
 pub use source::Source;
 pub(crate) use spellings::RENAMED_CONSTRAINT;
 pub(crate) use synonyms::{
@@ -624,6 +626,12 @@ fn syntax(source: &Source, start: Location, error: ParserError) -> Error {
         && let Some((expected, found)) = rest.rsplit_once(", found: ")
     {
         return near(source, found, location, Some(expected));
+    }
+    // An operator's word that the parser knows and has no rule for; it shows the token as itself sees it.
+    if text.starts_with("No infix parser for token ")
+        && let Some(word) = source.word_at(location)
+    {
+        return near(source, &word, location, None);
     }
     Error::new(SqlState::SyntaxError, format!("syntax error: {text}")).at(source.position(location))
 }

@@ -280,6 +280,20 @@ pub(super) fn text_name(expr: &Expr) -> String {
     }
 }
 
+/// Refuses a subquery that writes: only WITH takes one.
+fn reads(subquery: &Query) -> Flow {
+    let verb = match subquery.body.as_ref() {
+        SetExpr::Insert(_) => "an INSERT",
+        SetExpr::Update(_) => "an UPDATE",
+        SetExpr::Delete(_) => "a DELETE",
+        SetExpr::Merge(_) => "a MERGE",
+        _ => return ControlFlow::Continue(()),
+    };
+    let error = Error::unsupported(format!("{verb} is no subquery"))
+        .with_hint("Write WITH rows AS (… RETURNING …) SELECT … FROM rows.");
+    ControlFlow::Break(Box::new(error))
+}
+
 /// Whether an expression holds a query.
 fn is_subquery(expr: &Expr) -> bool {
     matches!(
@@ -558,8 +572,13 @@ impl VisitorMut for Normalizer<'_> {
                 pair_arguments(args);
             }
             TableFactor::Derived {
-                alias: Some(alias), ..
-            } => self.remember_alias(alias),
+                subquery, alias, ..
+            } => {
+                if let Some(alias) = alias {
+                    self.remember_alias(alias);
+                }
+                return reads(subquery);
+            }
             TableFactor::UNNEST {
                 alias,
                 array_exprs,
@@ -601,6 +620,12 @@ impl VisitorMut for Normalizer<'_> {
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
         methods::rewrite(expr);
+        if let Expr::Subquery(subquery)
+        | Expr::Exists { subquery, .. }
+        | Expr::InSubquery { subquery, .. } = expr
+        {
+            reads(subquery)?;
+        }
         self.subqueries += usize::from(is_subquery(expr));
         self.lambdas += usize::from(lambdas::is_taken(expr));
         self.ranges += usize::from(matches!(expr, Expr::Between { .. }));
@@ -746,7 +771,11 @@ fn is_nested_literal(expr: &Expr) -> bool {
 fn is_operator(expr: &Expr) -> bool {
     match expr {
         Expr::BinaryOp { op, .. } => !matches!(op, BinaryOperator::And | BinaryOperator::Or),
-        Expr::UnaryOp { .. } | Expr::Function(_) | Expr::Cast { .. } | Expr::Case { .. } => true,
+        Expr::UnaryOp { .. }
+        | Expr::Function(_)
+        | Expr::Cast { .. }
+        | Expr::Case { .. }
+        | Expr::Interval(_) => true,
         _ => false,
     }
 }

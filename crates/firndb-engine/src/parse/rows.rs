@@ -13,10 +13,16 @@ use datafusion::sql::sqlparser::ast::{
     SelectItem, SetExpr, TableFactor, UnaryOperator, Value,
 };
 
-use super::macros::ANY_EQUAL;
+use super::macros::{
+    ANY_EQUAL, ANY_GREATER, ANY_GREATER_OR_EQUAL, ANY_LESS, ANY_LESS_OR_EQUAL, ANY_OTHER, OVERLAPS,
+    PERIOD_FIRST, PERIOD_LAST, UNKNOWN, expanded,
+};
 use super::normalize::call;
-use super::parse_query;
+use super::{aggregates, parse_query};
 use crate::error::{Error, Result, SqlState};
+
+/// The list that a text stands for beside a value: `__firndb_list_of('{1,2}', x)`.
+pub(crate) const LIST_OF: &str = "__firndb_list_of";
 
 /// The name under which a rewritten membership sees its subquery; no user's name starts like this.
 const ROWS: &str = "__firndb_rows";
@@ -92,11 +98,7 @@ pub(super) fn rewrite(expr: &mut Expr) -> Result<()> {
                 let test = |columns: &[Expr]| member_test(left, compare_op, columns);
                 Some(quantified(1, subquery, false, test)?)
             }
-            None if *compare_op == BinaryOperator::Eq => Some(call(
-                ANY_EQUAL,
-                vec![left.as_ref().clone(), right.as_ref().clone()],
-            )),
-            None => None,
+            None => any_member(left, compare_op, right),
         },
         Expr::AllOp {
             left,
@@ -107,8 +109,11 @@ pub(super) fn rewrite(expr: &mut Expr) -> Result<()> {
                 let test = |columns: &[Expr]| member_test(left, &opposite, columns);
                 Some(quantified(1, subquery, true, test)?)
             }
+            // All are, unless one is not.
+            (None, Some(opposite)) => any_member(left, &opposite, right).map(not),
             _ => None,
         },
+        Expr::Like { any: true, .. } | Expr::ILike { any: true, .. } => Some(like_any(expr)?),
         _ => None,
     };
     if let Some(replaced) = replaced {
@@ -296,8 +301,90 @@ fn compared(left: &[Expr], op: &BinaryOperator, right: &[Expr]) -> Result<Option
         BinaryOperator::LtEq => ordered(left, BinaryOperator::Lt, true, right)?,
         BinaryOperator::Gt => ordered(left, BinaryOperator::Gt, false, right)?,
         BinaryOperator::GtEq => ordered(left, BinaryOperator::Gt, true, right)?,
+        BinaryOperator::Overlaps => overlapping(left, right)?,
         _ => return Ok(None),
     }))
+}
+
+/// `(start, end) OVERLAPS (start, end)`, where an end may be a length of time, as in PostgreSQL.
+fn overlapping(left: &[Expr], right: &[Expr]) -> Result<Expr> {
+    if left.len() != 2 || right.len() != 2 {
+        return Err(Error::new(
+            SqlState::SyntaxError,
+            "OVERLAPS takes two periods: (start, end) OVERLAPS (start, end)",
+        ));
+    }
+    let mut ends = Vec::with_capacity(4);
+    for (period, end) in [left, left, right, right]
+        .into_iter()
+        .zip([PERIOD_FIRST, PERIOD_LAST].into_iter().cycle())
+    {
+        ends.extend(expanded(end, period));
+    }
+    expanded(OVERLAPS, &ends).ok_or_else(|| Error::internal("a macro of ours"))
+}
+
+/// `x < ANY (list)`.
+fn any_member(value: &Expr, op: &BinaryOperator, list: &Expr) -> Option<Expr> {
+    let name = match op {
+        BinaryOperator::Eq => ANY_EQUAL,
+        BinaryOperator::NotEq => ANY_OTHER,
+        BinaryOperator::Lt => ANY_LESS,
+        BinaryOperator::LtEq => ANY_LESS_OR_EQUAL,
+        BinaryOperator::Gt => ANY_GREATER,
+        BinaryOperator::GtEq => ANY_GREATER_OR_EQUAL,
+        _ => return None,
+    };
+    let mut list = list;
+    while let Expr::Nested(inner) = list {
+        list = inner;
+    }
+    let members = match list {
+        Expr::Value(text) => match &text.value {
+            Value::Null => return expanded(UNKNOWN, &[]),
+            // PostgreSQL's text of an array: its members have the value's type.
+            Value::SingleQuotedString(_) => call(LIST_OF, vec![list.clone(), value.clone()]),
+            _ => list.clone(),
+        },
+        other => other.clone(),
+    };
+    expanded(name, &[value.clone(), members])
+}
+
+/// `x LIKE ANY (list)`: whether one of the patterns fits.
+fn like_any(expr: &Expr) -> Result<Expr> {
+    let (Expr::Like { pattern, .. } | Expr::ILike { pattern, .. }) = expr else {
+        return Err(Error::internal("LIKE ANY without a pattern"));
+    };
+    let mut list = pattern.as_ref();
+    while let Expr::Nested(inner) = list {
+        list = inner;
+    }
+    let patterns = match list {
+        Expr::Tuple(patterns) => Some(patterns.clone()),
+        // One pattern in parentheses.
+        Expr::Value(value) if matches!(value.value, Value::SingleQuotedString(_)) => {
+            Some(vec![list.clone()])
+        }
+        list => aggregates::members(list),
+    };
+    let Some(patterns) = patterns else {
+        return Err(Error::unsupported(
+            "LIKE ANY of a list that is not written out is not supported",
+        )
+        .with_hint("Write LIKE ANY (ARRAY['a%', 'b%']), or join with unnest(list)."));
+    };
+    let mut fits = Vec::with_capacity(patterns.len());
+    for one in patterns {
+        let mut like = expr.clone();
+        if let Expr::Like { any, pattern, .. } | Expr::ILike { any, pattern, .. } = &mut like {
+            *any = false;
+            **pattern = one;
+        }
+        super::patterns::rewrite(&mut like)?;
+        fits.push(like);
+    }
+    Ok(any_of(fits))
 }
 
 /// `a < x OR (a = x AND (b < y OR …))`, the last member compared with `<=` where equal rows count.

@@ -67,6 +67,17 @@ impl Source {
         }
     }
 
+    /// The word, or else the character, at a place.
+    pub fn word_at(&self, location: Location) -> Option<String> {
+        let rest = &self.text[self.byte(location)?..];
+        let part = |character: &char| character.is_alphanumeric() || *character == '_';
+        let word: String = rest.chars().take_while(part).collect();
+        match word.is_empty() {
+            true => rest.chars().next().map(String::from),
+            false => Some(word),
+        }
+    }
+
     /// Where the text first names `name`, as a whole word and without regard to case.
     pub fn find(&self, name: &str) -> Option<usize> {
         let (text, name) = (fold(&self.text), fold(name));

@@ -34,6 +34,7 @@ pub(crate) use interval::{
 pub(crate) use moment::timestamp_out_of_range;
 pub(crate) use number::{POWERS, decimal_to_float, rescale, with_integer, within};
 
+use crate::error::excerpt;
 use crate::types::{Refinement, full, retyped, sql_name};
 use crate::{Error, Result, SqlState};
 
@@ -251,7 +252,10 @@ pub(crate) fn out_of_range(data_type: &DataType) -> Error {
 pub(crate) fn invalid_text(type_name: &str, text: &str) -> Error {
     Error::new(
         SqlState::InvalidTextRepresentation,
-        format!("invalid input syntax for type {type_name}: \"{text}\""),
+        format!(
+            "invalid input syntax for type {type_name}: \"{}\"",
+            excerpt(text)
+        ),
     )
 }
 

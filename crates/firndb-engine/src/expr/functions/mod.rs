@@ -48,9 +48,11 @@ pub(super) use arrays::{bytes_in, is_nothing};
 pub(super) use concatenation::as_texts;
 
 use super::arithmetic::{ArithmeticOperator, resolve};
-use super::convert::civil_from_days;
+use super::cast::Cast;
+use super::convert::{Rule, civil_from_days};
 use super::orders;
-use crate::types::{EXTENSION_KEY, UTC, UUID_EXTENSION, sql_name};
+use crate::parse::LIST_OF;
+use crate::types::{EXTENSION_KEY, UTC, UUID_EXTENSION, full, sql_name};
 use crate::{Error, SqlState};
 
 /// The scalar functions to register beside or over DataFusion's.
@@ -201,6 +203,10 @@ enum Form {
     EnumLast,
     /// A label's place in its enum, from 0.
     EnumCode,
+    /// A text as a list of values of the second argument's type.
+    ListOf,
+    /// The end of a period, which the second argument is or is the length of.
+    PeriodEnd,
 }
 
 impl Form {
@@ -232,6 +238,8 @@ impl Form {
         ("enum_first", &[], Form::EnumFirst),
         ("enum_last", &[], Form::EnumLast),
         ("enum_code", &[], Form::EnumCode),
+        (LIST_OF, &[], Form::ListOf),
+        ("__firndb_period_end", &[], Form::PeriodEnd),
     ];
 
     fn arguments(self) -> usize {
@@ -261,6 +269,20 @@ impl Form {
             Form::EnumRange => DataType::new_list(DataType::Utf8, true),
             Form::EnumFirst | Form::EnumLast => DataType::Utf8,
             Form::EnumCode => DataType::Int64,
+            Form::ListOf => DataType::new_list(
+                match &types[1] {
+                    DataType::Null => DataType::Utf8View,
+                    known => known.clone(),
+                },
+                true,
+            ),
+            Form::PeriodEnd => match (&types[0], &types[1]) {
+                (DataType::Date32, DataType::Interval(_)) => {
+                    DataType::Timestamp(TimeUnit::Microsecond, None)
+                }
+                (start, DataType::Interval(_) | DataType::Null) => start.clone(),
+                (_, end) => end.clone(),
+            },
         }))
     }
 
@@ -339,6 +361,19 @@ impl Form {
                     }
                 }
             }
+            (Form::ListOf, [text, _]) => {
+                let member = match fields[1].data_type() {
+                    DataType::Null => Field::new("", DataType::Utf8View, true),
+                    _ => full(&fields[1]).with_nullable(true),
+                };
+                let item = Arc::new(member.with_name(Field::LIST_FIELD_DEFAULT_NAME));
+                let list = Field::new("", DataType::List(item), true);
+                Cast::call(text.clone(), &fields[0], &Arc::new(list), Rule::Explicit)?
+            }
+            (Form::PeriodEnd, [_, end]) => match fields[1].data_type() {
+                DataType::Null => cast(end.clone(), fields[0].data_type().clone()),
+                _ => end.clone(),
+            },
             (Form::Today, []) => datetime::current_date().call(vec![]),
             _ => return Ok(None),
         }))
@@ -386,7 +421,14 @@ pub(super) fn expand(
     let Some(shorthand) = inner.downcast_ref::<Shorthand>() else {
         return Ok(None);
     };
-    if let (Form::Operator(operator), [left, right]) = (shorthand.form, args) {
+    let operator = match shorthand.form {
+        Form::Operator(operator) => Some(operator),
+        Form::PeriodEnd if matches!(fields[1].data_type(), DataType::Interval(_)) => {
+            Some(ArithmeticOperator::Plus)
+        }
+        _ => None,
+    };
+    if let (Some(operator), [left, right]) = (operator, args) {
         return Ok(Some(Expansion::Operator(
             operator,
             left.clone(),

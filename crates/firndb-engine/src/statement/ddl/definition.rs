@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field};
 use datafusion::common::DFSchema;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::logical_expr::Expr as Planned;
 use datafusion::sql::sqlparser::ast::{
     self, ColumnDef, ColumnOption, Expr, ForeignKeyConstraint, Ident, IndexColumn,
     NullsDistinctOption, ObjectName, SequenceOptions, TableConstraint,
@@ -402,13 +404,39 @@ pub(super) fn check_default(work: &Work<'_>, expression: &Expr) -> Result<()> {
         .scope
         .expression(expression, &DFSchema::empty());
     match planned {
-        Ok(_) => Ok(()),
+        Ok(planned) => only_values(&planned),
         Err(error) if error.state == SqlState::UndefinedColumn => Err(Error::new(
             SqlState::FeatureNotSupported,
             "cannot use column reference in DEFAULT expression",
         )),
         Err(error) => Err(error),
     }
+}
+
+/// A DEFAULT is of values alone: of no rows.
+fn only_values(planned: &Planned) -> Result<()> {
+    let mut found = None;
+    planned.apply(|expr| {
+        found = match expr {
+            Planned::ScalarSubquery(_) | Planned::Exists(_) | Planned::InSubquery(_) => Some(
+                Error::unsupported("cannot use subquery in DEFAULT expression"),
+            ),
+            Planned::AggregateFunction(_) => Some(Error::new(
+                SqlState::GroupingError,
+                "aggregate functions are not allowed in DEFAULT expressions",
+            )),
+            Planned::WindowFunction(_) => Some(Error::new(
+                SqlState::WindowingError,
+                "window functions are not allowed in DEFAULT expressions",
+            )),
+            _ => None,
+        };
+        Ok(match found {
+            Some(_) => TreeNodeRecursion::Stop,
+            None => TreeNodeRecursion::Continue,
+        })
+    })?;
+    found.map_or(Ok(()), Err)
 }
 
 fn check_condition(work: &Work<'_>, table: &TableEntry, condition: &Expr) -> Result<()> {

@@ -36,23 +36,7 @@ pub(crate) fn has_floats(data_type: &DataType) -> bool {
 
 /// The values with one NaN: the same array, where it holds no other.
 pub(crate) fn one_nan(values: &ArrayRef) -> std::result::Result<ArrayRef, ArrowError> {
-    let changed = with_floats(values, &|values| match values.data_type() {
-        DataType::Float64 => {
-            let values = values.as_primitive::<Float64Type>();
-            let other = |value: f64| value.is_nan() & (value.to_bits() != f64::NAN.to_bits());
-            let any = values.values().iter().fold(false, |any, v| any | other(*v));
-            let one = |value: f64| if value.is_nan() { f64::NAN } else { value };
-            any.then(|| Arc::new(values.unary::<_, Float64Type>(one)) as ArrayRef)
-        }
-        DataType::Float32 => {
-            let values = values.as_primitive::<Float32Type>();
-            let other = |value: f32| value.is_nan() & (value.to_bits() != f32::NAN.to_bits());
-            let any = values.values().iter().fold(false, |any, v| any | other(*v));
-            let one = |value: f32| if value.is_nan() { f32::NAN } else { value };
-            any.then(|| Arc::new(values.unary::<_, Float32Type>(one)) as ArrayRef)
-        }
-        _ => None,
-    })?;
+    let changed = with_floats(values, &firndb_storage::frozen::one_nan)?;
     Ok(changed.unwrap_or_else(|| Arc::clone(values)))
 }
 

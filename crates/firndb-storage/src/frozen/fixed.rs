@@ -43,7 +43,18 @@ pub(super) fn copy_fixed<N: Fixed>(target: &Target<'_>, pieces: &Pieces) -> Resu
             let count = statistics.room().min(piece.array.len() - at);
             let nulls = chunk_nulls(piece, at, count);
             if let Source::Values(values) = source {
-                statistics.add(&values[at..at + count], nulls.as_ref());
+                let run = &values[at..at + count];
+                if N::has_other_nan(run) {
+                    converted.clear();
+                    converted.extend(run.iter().map(|value| value.one_nan()));
+                    statistics.add(&converted, nulls.as_ref());
+                    writer.write_values(&values[written..at])?;
+                    writer.write_values(&converted)?;
+                    at += count;
+                    written = at;
+                    continue;
+                }
+                statistics.add(run, nulls.as_ref());
                 at += count;
                 if (at - written) * size_of::<N>() >= WRITE_BYTES || at == values.len() {
                     writer.write_values(&values[written..at])?;

@@ -32,6 +32,7 @@ mod extremes;
 mod fixed;
 pub mod form;
 mod nested;
+mod one_nan;
 mod run_extremes;
 #[cfg(test)]
 mod samples;
@@ -47,6 +48,8 @@ pub use column::FrozenColumn;
 pub use distinct::DistinctSketch;
 pub use extent::Extent;
 pub use form::Form;
+pub use one_nan::one_nan;
+pub(crate) use one_nan::rows_with_one_nan;
 pub use source::as_stored;
 pub use strings::Strings;
 pub use zone::{Zone, Zones};

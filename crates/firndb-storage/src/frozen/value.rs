@@ -51,6 +51,14 @@ pub(super) trait Fixed: ArrowNativeType {
     fn as_decimal(self) -> Option<i128> {
         None
     }
+    /// Whether one of the values is a NaN other than SQL's one.
+    fn has_other_nan(_values: &[Self]) -> bool {
+        false
+    }
+    /// The value, of NaNs the one.
+    fn one_nan(self) -> Self {
+        self
+    }
 }
 
 macro_rules! integers {
@@ -182,6 +190,21 @@ macro_rules! floats {
                     greatest = (0.0 as $float).key();
                 }
                 (least, greatest)
+            }
+
+            fn has_other_nan(values: &[Self]) -> bool {
+                let other = |value: Self| {
+                    value.is_nan() & (value.to_bits() != <$float>::NAN.to_bits())
+                };
+                // Without a branch, so that it vectorises.
+                values.iter().fold(false, |any, value| any | other(*value))
+            }
+
+            fn one_nan(self) -> Self {
+                match self.is_nan() {
+                    true => <$float>::NAN,
+                    false => self,
+                }
             }
 
             fn is_exact(least: $signed, greatest: $signed) -> bool {

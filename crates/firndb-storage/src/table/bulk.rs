@@ -1,7 +1,8 @@
 //! Bulk loads: whole extents, born frozen.
 //!
 //! Batches are kept as they come until extents can be filled by all threads, and copied once. The blocks of an extent carry the loading
-//! transaction's stamp and statement instead of a version a row. What fills no block goes to the hot tail, after them.
+//! transaction's stamp and statement instead of a version a row. What fills no block goes to the hot tail, after them. Floating point
+//! columns may be given with any NaN, and are stored with one.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use crate::Result;
 use crate::block::{Block, Column, FrozenPart, slot};
 use crate::durable::record::runs;
 use crate::frozen::build::{build_formatted, plan_extents};
-use crate::frozen::{Extent, Form, Strings};
+use crate::frozen::{Extent, Form, Strings, rows_with_one_nan};
 use crate::relation::index::Index;
 use crate::transaction::{Action, KeysLoaded, Transaction};
 
@@ -89,6 +90,7 @@ impl BulkInsert<'_> {
             self.flush(true)?;
         }
         for rows in std::mem::take(&mut self.pending) {
+            let rows = rows_with_one_nan(rows)?;
             let slots = self.table.insert(self.transaction, &rows)?;
             if let Some(places) = &mut self.places {
                 places.extend(runs(slots.into_iter()));

@@ -1,8 +1,10 @@
 //! Writing rows: small numbers into hot blocks, large ones born frozen, and which slots a statement has touched.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use firndb_storage::frozen::one_nan;
 use firndb_storage::{BulkInsert, Table, Transaction};
 
 use crate::Result;
@@ -32,7 +34,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Adds rows that satisfy NOT NULL and CHECK.
+    /// Adds rows that satisfy NOT NULL and CHECK. Floating point columns may have any NaN; what is stored has one.
     pub(super) fn write(&mut self, rows: RecordBatch) -> Result<()> {
         if rows.num_rows() == 0 {
             return Ok(());
@@ -59,7 +61,13 @@ impl<'a> Writer<'a> {
             bulk.finish()?;
         }
         for rows in &self.waiting {
-            self.table.insert(self.transaction, rows)?;
+            let columns = rows.columns().iter();
+            let columns =
+                columns.map(|column| one_nan(column).unwrap_or_else(|| Arc::clone(column)));
+            let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+            let rows =
+                RecordBatch::try_new_with_options(rows.schema(), columns.collect(), &options)?;
+            self.table.insert(self.transaction, &rows)?;
         }
         Ok(self.rows as u64)
     }

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from firndb.frames import Parameters
 
 __version__: str
+REFUSED: str
 
 #: Name, SQL type, whether it may be NULL.
 ColumnInfo = tuple[str, str, bool]

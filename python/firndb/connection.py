@@ -215,7 +215,7 @@ class Connection(_firndb.Connection):
 
     def register(self, name: str, frame: Frame) -> Connection:
         """Makes a frame a view of this connection, scanned where it lies, replacing one of that name."""
-        self._register_stream(name, self._stream(frame))
+        self._register_stream(name, self._stream(frame, lenient=True))
         return self
 
     def unregister(self, name: str) -> Connection:
@@ -224,8 +224,8 @@ class Connection(_firndb.Connection):
         return self
 
     @staticmethod
-    def _stream(frame: Frame) -> _firndb.ArrowStream:
-        stream = as_stream(frame)
+    def _stream(frame: Frame, *, lenient: bool = False) -> _firndb.ArrowStream:
+        stream = as_stream(frame, lenient=lenient)
         if stream is None:
             raise ProgrammingError(
                 f"a {type(frame).__name__} is no table",

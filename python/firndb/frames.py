@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from firndb import _firndb
-from firndb.exceptions import DataError, ProgrammingError
+from firndb.exceptions import DataError, Error, ProgrammingError
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -34,7 +34,7 @@ def find(name: str, thread: int) -> ArrowStream | None:
         return None
     for scope in (frame.f_locals, frame.f_globals):
         for variable in _spellings(name, scope):
-            stream = as_stream(scope[variable], found=True)
+            stream = as_stream(scope[variable], found=True, lenient=True)
             if stream is not None:
                 return stream
     return None
@@ -53,10 +53,11 @@ def _spellings(name: str, scope: Mapping[str, Any]) -> Iterator[str]:
         yield from [variable for variable in scope if variable.lower() == name.lower()]
 
 
-def as_stream(frame: Frame, *, found: bool = False) -> ArrowStream | None:
+def as_stream(frame: Frame, *, found: bool = False, lenient: bool = False) -> ArrowStream | None:
     """A frame as something with an Arrow stream; None for what is no table.
 
-    With `found` (a variable that happens to have the name), plain Python data counts only if it holds NumPy arrays.
+    With `found` (a variable that happens to have the name), plain Python data counts only if it holds NumPy arrays. With `lenient`,
+    a column that can't be converted is an error only of the statements that read it.
     """
     from firndb.relation import Relation
 
@@ -66,26 +67,26 @@ def as_stream(frame: Frame, *, found: bool = False) -> ArrowStream | None:
         return None
     library = type(frame).__module__.partition(".")[0]
     if library == "pandas":
-        return _from_pandas(frame)
+        return _from_pandas(frame, lenient)
     if library == "polars":
-        return _from_polars(frame)
+        return _from_polars(frame, lenient)
     if library == "pyarrow":
         return _from_pyarrow(frame)
     if isinstance(frame, Mapping):
         if found and not any(isinstance(values, np.ndarray) for values in frame.values()):
             return None
-        return _from_columns(frame)
+        return _from_columns(frame, lenient)
     if isinstance(frame, np.ndarray) and frame.dtype.names:
-        return _from_columns({name: frame[name] for name in frame.dtype.names})
+        return _from_columns({name: frame[name] for name in frame.dtype.names}, lenient)
     if isinstance(frame, list) and frame and not found and all(isinstance(row, Mapping) for row in frame):
         names = list(dict.fromkeys(name for row in frame for name in row))
-        return _from_columns({name: [row.get(name) for row in frame] for name in names})
+        return _from_columns({name: [row.get(name) for row in frame] for name in names}, lenient)
     if hasattr(frame, "__arrow_c_stream__"):
         return cast("ArrowStream", frame)
     return None
 
 
-def _from_pandas(frame: Any) -> ArrowStream | None:
+def _from_pandas(frame: Any, lenient: bool) -> ArrowStream | None:
     import pandas
 
     if isinstance(frame, pandas.Series):
@@ -98,12 +99,14 @@ def _from_pandas(frame: Any) -> ArrowStream | None:
     try:
         import pyarrow
     except ModuleNotFoundError:
-        return _from_columns(columns)
+        return _from_columns(columns, lenient)
+    if any(isinstance(dtype, pandas.PeriodDtype) for dtype in frame.dtypes):
+        return _from_columns(columns, lenient)
     try:
         return cast("ArrowStream", pyarrow.Table.from_pandas(frame, preserve_index=False))
     except (pyarrow.ArrowException, OverflowError, TypeError, ValueError):
         # What Arrow can't infer, integers of more than 64 bits for one, is read value by value, and refused by its column's name.
-        return _from_columns(columns)
+        return _from_columns(columns, lenient)
 
 
 def _plain(frame: Any) -> Any:
@@ -114,12 +117,6 @@ def _plain(frame: Any) -> Any:
     for position, dtype in enumerate(frame.dtypes):
         if isinstance(dtype, pandas.SparseDtype):
             changed[position] = frame.iloc[:, position].sparse.to_dense()
-        elif isinstance(dtype, pandas.PeriodDtype):
-            raise ProgrammingError(
-                f'column "{frame.columns[position]}" holds periods, which SQL has not',
-                sqlstate="22023",
-                hint="Series.dt.to_timestamp() gives their beginnings.",
-            )
         elif isinstance(dtype, np.dtype) and not dtype.isnative:
             changed[position] = frame.iloc[:, position].astype(dtype.newbyteorder("="))
     if changed:
@@ -142,7 +139,7 @@ def _check_names(names: Sequence[str]) -> None:
         seen.add(name)
 
 
-def _from_polars(frame: Any) -> ArrowStream | None:
+def _from_polars(frame: Any, lenient: bool) -> ArrowStream | None:
     import polars
 
     if isinstance(frame, polars.LazyFrame):
@@ -152,11 +149,16 @@ def _from_polars(frame: Any) -> ArrowStream | None:
     if not isinstance(frame, polars.DataFrame):
         return None
     casts = []
+    refused = {}
     nothing = False
     for name, dtype in frame.schema.items():
         if dtype == polars.Object:
             # Polars exports the addresses of the objects.
-            raise ProgrammingError(f'column "{name}" holds Python objects, which SQL has not', sqlstate="22023")
+            error = ProgrammingError(f'column "{name}" holds Python objects, which SQL has not', sqlstate="22023")
+            if not lenient:
+                raise error
+            refused[name] = _reason(error)
+            casts.append(polars.lit(None, dtype=polars.String).alias(name))
         if dtype in (polars.Int128, getattr(polars, "UInt128", polars.Int128)):
             casts.append(polars.col(name).cast(polars.Decimal(38, 0)))
         nothing = nothing or "Null" in str(dtype)
@@ -165,6 +167,13 @@ def _from_polars(frame: Any) -> ArrowStream | None:
             frame = frame.with_columns(casts)
         except polars.exceptions.PolarsError as error:
             raise DataError(f"an integer of more than 38 digits is out of range: {error}", sqlstate="22003") from error
+    if refused:
+        table = frame.to_arrow()
+        for place, field in enumerate(table.schema):
+            if field.name in refused:
+                marked = field.with_metadata({_firndb.REFUSED: refused[field.name]})
+                table = table.set_column(place, marked, table.column(place))
+        return cast("ArrowStream", table)
     # Polars gives its columns of nothing a buffer that Arrow's interface has not.
     return cast("ArrowStream", frame.to_arrow() if nothing else frame)
 
@@ -179,26 +188,48 @@ def _from_pyarrow(frame: Any) -> ArrowStream | None:
     return None
 
 
-def _from_columns(columns: Mapping[str, Any]) -> ArrowStream:
+def _from_columns(columns: Mapping[str, Any], lenient: bool) -> ArrowStream:
     for name in columns:
         if not isinstance(name, str):
             raise ProgrammingError(f"the name of a column must be a str, not {name!r}", sqlstate="22023")
     _check_names(list(columns))
-    prepared = [_column(name, values) for name, values in columns.items()]
+    prepared = [_prepared(name, values, lenient) for name, values in columns.items()]
     try:
         return _firndb.table_of_columns(list(columns), prepared)
     except ProgrammingError as error:
-        for name, column in zip(columns, prepared, strict=True):
-            _check_column(name, column)
-        raise error
+        usable = [
+            _checked(name, column, values, lenient)
+            for (name, values), column in zip(columns.items(), prepared, strict=True)
+        ]
+        if all(checked is column for checked, column in zip(usable, prepared, strict=True)):
+            raise error
+    return _firndb.table_of_columns(list(columns), usable)
 
 
-def _check_column(name: str, column: Prepared) -> None:
-    """Refuses a column by its name."""
+def _prepared(name: str, values: Any, lenient: bool) -> Prepared:
+    try:
+        return _column(name, values)
+    except (ProgrammingError, DataError) as error:
+        if not lenient or not hasattr(values, "__len__"):
+            raise
+        return ("refused", (len(values), _reason(error)), None)
+
+
+def _checked(name: str, column: Prepared, values: Any, lenient: bool) -> Prepared:
+    """The column, if it can be converted; otherwise it is refused by its name, or marked as refused."""
     try:
         _firndb.table_of_columns([name], [column])
     except ProgrammingError as error:
-        raise ProgrammingError(f'column "{name}": {error}', sqlstate=error.sqlstate) from error
+        named = ProgrammingError(f'column "{name}": {error}', sqlstate=error.sqlstate)
+        if not lenient or not hasattr(values, "__len__"):
+            raise named from error
+        return ("refused", (len(values), _reason(named)), None)
+    return column
+
+
+def _reason(error: Error) -> str:
+    """An error as the native module takes it: its SQLSTATE and its message."""
+    return f"{error.sqlstate or '22023'} {error}"
 
 
 def _column(name: str, values: Any) -> Prepared:
@@ -207,6 +238,12 @@ def _column(name: str, values: Any) -> Prepared:
         mask = np.ascontiguousarray(np.ma.getmaskarray(values))
         values = values.data
     if type(values).__module__.partition(".")[0] == "pandas":
+        if type(values.dtype).__name__ == "PeriodDtype":
+            raise ProgrammingError(
+                f'column "{name}" holds periods, which SQL has not',
+                sqlstate="22023",
+                hint="Series.dt.to_timestamp() gives their beginnings.",
+            )
         mask = np.ascontiguousarray(values.isna().to_numpy(dtype=bool))
         values = values.to_numpy()
     if not isinstance(values, np.ndarray):

@@ -233,3 +233,64 @@ def test_append_refuses_numbers_for_generated_always_identities(con: firndb.Conn
     assert caught.value.sqlstate == "428C9"
     con.append("t", pa.table({"v": [7], "d": [6]}), by_name=True)
     assert con.execute("SELECT * FROM t").fetchall() == [(1, 6, 7)]
+
+
+def test_a_column_that_is_not_read_may_hold_anything(con: firndb.Connection) -> None:
+    pandas = pd.DataFrame({"a": [1, 2], "mixed": [1, "x"], "objects": [object(), object()]})
+    polars = pl.DataFrame({"a": [1, 2], "objects": pl.Series([object(), object()], dtype=pl.Object)})
+    periods = pd.DataFrame({"a": [1, 2], "p": pd.period_range("2024-01", periods=2, freq="M")})
+    arrays = {"a": np.array([1, 2]), "mixed": [1, "x"]}
+    for name in ("pandas", "polars", "periods", "arrays"):
+        assert con.execute(f"SELECT a FROM {name} ORDER BY a").fetchall() == [(1,), (2,)], name
+        assert con.execute(f"SELECT count(*) FROM {name}").fetchone() == (2,), name
+        with pytest.raises(firndb.ProgrammingError):
+            con.execute(f"SELECT * FROM {name}").fetchall()
+    for query in ("SELECT mixed FROM pandas", "SELECT a FROM pandas WHERE mixed IS NULL", "SELECT count(mixed) FROM pandas"):
+        with pytest.raises(firndb.ProgrammingError, match='column "mixed": values of different types'):
+            con.execute(query).fetchall()
+    con.register("view", pandas)
+    assert con.execute("SELECT sum(a) FROM view").fetchone() == (3,)
+    with pytest.raises(firndb.ProgrammingError, match='column "objects"'):
+        con.execute("SELECT objects FROM view").fetchall()
+    con.execute("CREATE TABLE t (a INTEGER, mixed VARCHAR, objects VARCHAR)")
+    with pytest.raises(firndb.ProgrammingError, match='column "mixed"'):
+        con.append("t", pandas)
+    assert con.execute("SELECT count(*) FROM t").fetchone() == (0,)
+    assert [len(frame) for frame in (polars, periods)] == [2, 2]
+    assert len(arrays) == 2
+
+
+def test_append_does_not_round(con: firndb.Connection) -> None:
+    con.execute("CREATE TABLE t (i INTEGER)")
+    assert con.append("t", {"i": np.array([1.0, 2.0])}) == 2
+    assert con.append("t", pd.DataFrame({"i": [3.0, None]})) == 2
+    with pytest.raises(firndb.DataError, match='1.5 in row 2 is no value of column "i"') as caught:
+        con.append("t", {"i": np.array([1.0, 1.5])})
+    assert caught.value.sqlstate == "22003"
+    with pytest.raises(firndb.DataError, match='2.50 in row 1 is no value of column "i"'):
+        con.append("t", pa.table({"i": pa.array([Decimal("2.50")])}))
+    with pytest.raises(firndb.DataError):
+        con.append("t", {"i": np.array([np.nan])})
+    assert con.execute("SELECT i FROM t ORDER BY i").fetchall() == [(1,), (2,), (3,), (None,)]
+
+
+def test_appended_nans_are_one(con: firndb.Connection) -> None:
+    other = np.array([0x7FF8000000000001, 0xFFF8000000000000], dtype=np.uint64).view(np.float64)
+    single = np.array([0x7FC00001, 0xFFC00000], dtype=np.uint32).view(np.float32)
+    con.execute("CREATE TABLE t (d DOUBLE, f REAL, n DOUBLE)")
+    con.execute("CREATE TABLE checked (d DOUBLE CHECK (d > 0), twice DOUBLE GENERATED ALWAYS AS (d * 2) STORED)")
+    for rows in (2, 200_000, 300_001):
+        numbers = np.arange(rows, dtype=np.float64)
+        d, f = numbers.copy(), numbers.astype(np.float32)
+        d[:2], f[-2:] = other, single
+        n = pa.array(d, mask=numbers % 2 == 1)
+        con.execute("DELETE FROM t")
+        con.execute("DELETE FROM checked")
+        con.append("t", pa.table({"d": d, "f": f, "n": n}))
+        con.append("checked", pa.table({"d": np.where(d == 0, 1, d)}))
+        columns = con.execute("SELECT d, f FROM t").fetchnumpy()
+        assert {int(bits) for bits in columns["d"][np.isnan(columns["d"])].view(np.uint64)} == {0x7FF8000000000000}
+        assert {int(bits) for bits in columns["f"][np.isnan(columns["f"])].view(np.uint32)} == {0x7FC00000}
+        assert con.execute("SELECT count(DISTINCT d) FROM t").fetchone() == (rows - 1,)
+        assert con.execute("SELECT count(*), min(twice) IS NULL FROM checked WHERE d = 'nan'").fetchone() == (2, False)
+        assert con.execute("SELECT count(*) FROM t WHERE d = 'nan' AND n IS NOT NULL").fetchone() == (1,)

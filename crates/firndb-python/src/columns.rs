@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use arrow::array::{
     ArrayRef, BooleanArray, Date32Array, IntervalMonthDayNanoArray, PrimitiveArray, RecordBatch,
-    RecordBatchOptions,
+    RecordBatchOptions, new_null_array,
 };
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::{
-    ArrowPrimitiveType, Field, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
-    IntervalMonthDayNano, Schema, TimestampMicrosecondType, TimestampMillisecondType,
+    ArrowPrimitiveType, DataType, Field, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
+    Int64Type, IntervalMonthDayNano, Schema, TimestampMicrosecondType, TimestampMillisecondType,
     TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use firndb::{Error, Frame, SqlState};
@@ -66,6 +66,7 @@ type Column<'py> = (
 /// | `timestamp:s`, `:ms`, `:us`, `:ns` | int64, the least one is NaT |
 /// | `interval:s` … | int64, the least one is NaT |
 /// | `objects` | any sequence of Python objects |
+/// | `refused` | how many rows, and why the column can't be read ([`Frame::REFUSED`]) |
 #[pyfunction]
 pub(crate) fn table_of_columns(
     py: Python<'_>,
@@ -85,7 +86,12 @@ pub(crate) fn table_of_columns(
             );
             return Err(invalid(py, message));
         }
-        let (field, array) = if kind == "objects" {
+        let (field, array) = if kind == "refused" {
+            let (_, reason) = values.extract::<(usize, String)>()?;
+            let metadata = [(Frame::REFUSED.to_owned(), reason)].into();
+            let field = Field::new(name, array.data_type().clone(), true);
+            (field.with_metadata(metadata), array)
+        } else if kind == "objects" {
             parameters::column(name, array).map_err(|error| errors::to_python(py, &error, None))?
         } else {
             (Field::new(name, array.data_type().clone(), true), array)
@@ -128,6 +134,10 @@ fn column(
     let array: Result<ArrayRef, Error> = match kind {
         "number" => return number(py, values, nulls),
         "objects" => return objects(py, values),
+        "refused" => {
+            let (rows, _) = values.extract::<(usize, String)>()?;
+            return Ok(new_null_array(&DataType::Utf8View, rows));
+        }
         "date" => dates(&integers(values)?, nulls),
         "timestamp:s" => stamps::<TimestampSecondType>(integers(values)?, nulls),
         "timestamp:ms" => stamps::<TimestampMillisecondType>(integers(values)?, nulls),

@@ -62,6 +62,7 @@ mod _firndb {
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         allocator::configure();
         fork::watch();
-        module.add("__version__", env!("CARGO_PKG_VERSION"))
+        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        module.add("REFUSED", firndb::Frame::REFUSED)
     }
 }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, RecordBatchReader};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, RecordBatchReader};
+use arrow::datatypes::{DataType, Decimal128Type, Float64Type};
 use arrow::error::ArrowError;
 use datafusion::common::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
@@ -15,6 +16,7 @@ use super::session::{Inner, Session};
 use crate::catalog::TableEntry;
 use crate::error::{Error, Result, SqlState};
 use crate::scan::frame::check_foreign;
+use crate::session::Frame;
 use crate::statement::{Numbers, dml, unknown_column};
 use crate::types::one_nan;
 
@@ -45,6 +47,9 @@ impl Session {
                 let context = work.context;
                 context.check_writable("INSERT")?;
                 let entry = context.table(&name)?;
+                if let Some(refusal) = schema.fields().iter().find_map(|f| Frame::refusal(f)) {
+                    return Err(refusal);
+                }
                 let positions = positions(&entry, &schema, by_name)?;
                 let Some(rows) = source.lock().take() else {
                     return Err(Error::new(
@@ -57,14 +62,26 @@ impl Session {
                     .with_hint("Append again."));
                 };
                 let cancellation = Arc::clone(&call.cancellation);
+                // The threads that copy the rows make their NaNs one; what is computed with the rows sees that one too.
+                let stored_as_given = entry.constraints.is_empty()
+                    && entry.indexes.is_empty()
+                    && entry.columns.iter().all(|column| column.generated.is_none());
+                let mut whole = WholeNumbers::new(&entry, &positions, &schema);
                 let batches = futures::stream::iter(
                     rows.map(move |batch| {
                         // A caller's stream may have no end, and nothing here waits.
                         cancellation.check().map_err(DataFusionError::from)?;
                         let batch = batch.map_err(DataFusionError::from)?;
                         batch.columns().iter().try_for_each(check_foreign)?;
-                        let columns = batch.columns().iter().map(one_nan);
-                        let columns = columns.collect::<std::result::Result<_, _>>()?;
+                        let columns = batch.columns().iter().map(|column| {
+                            match stored_as_given && column.data_type().is_floating() {
+                                true => Ok(Arc::clone(column)),
+                                false => one_nan(column),
+                            }
+                        });
+                        let columns: Vec<ArrayRef> =
+                            columns.collect::<std::result::Result<_, _>>()?;
+                        whole.check(&columns)?;
                         Ok(batch_of(&batch, columns)?)
                     }),
                 );
@@ -84,6 +101,72 @@ impl Session {
             located(Error { state, ..error }, &text.source)
         })
     }
+}
+
+/// The columns of floating point numbers and decimals that go to columns of integers. An INSERT would round them; rows that are appended lose
+/// nothing.
+struct WholeNumbers {
+    /// Of each such column, its place and the name of the table's column.
+    columns: Vec<(usize, String)>,
+    /// Rows that were there before.
+    rows: usize,
+}
+
+impl WholeNumbers {
+    fn new(
+        entry: &TableEntry,
+        positions: &[usize],
+        schema: &arrow::datatypes::SchemaRef,
+    ) -> WholeNumbers {
+        let columns = schema.fields().iter().zip(positions).enumerate();
+        let columns = columns.filter_map(|(place, (given, &position))| {
+            let column = &entry.columns[position].field;
+            let fractions = match given.data_type() {
+                DataType::Decimal128(_, scale) => *scale > 0,
+                other => other.is_floating(),
+            };
+            (fractions && column.data_type().is_integer()).then(|| (place, column.name().clone()))
+        });
+        WholeNumbers {
+            columns: columns.collect(),
+            rows: 0,
+        }
+    }
+
+    /// 22003 for a number with a fraction.
+    fn check(&mut self, batch: &[ArrayRef]) -> Result<()> {
+        for (place, name) in &self.columns {
+            if let Some((row, value)) = first_fraction(&batch[*place])? {
+                return Err(Error::new(
+                    SqlState::NumericValueOutOfRange,
+                    format!(
+                        "{value} in row {} is no value of column \"{name}\", which holds integers",
+                        self.rows + row + 1
+                    ),
+                )
+                .with_hint("Round the values first, or append to a column of doubles."));
+            }
+        }
+        self.rows += batch.first().map_or(0, |column| column.len());
+        Ok(())
+    }
+}
+
+/// The first number that is not whole, with its place.
+fn first_fraction(values: &ArrayRef) -> Result<Option<(usize, String)>> {
+    if let DataType::Decimal128(_, scale) = values.data_type() {
+        let one = 10_i128.pow(u32::try_from(*scale).unwrap_or(0));
+        let decimals = values.as_primitive::<Decimal128Type>();
+        let mut rows = decimals.iter().enumerate();
+        let found = rows.find(|(_, value)| value.is_some_and(|value| value % one != 0));
+        return Ok(found.map(|(row, _)| (row, decimals.value_as_string(row))));
+    }
+    let doubles = arrow::compute::cast(values, &DataType::Float64)?;
+    let mut rows = doubles.as_primitive::<Float64Type>().iter().enumerate();
+    Ok(rows.find_map(|(row, value)| {
+        let fraction = value.filter(|value| value.fract().abs() > 0.0)?;
+        Some((row, fraction.to_string()))
+    }))
 }
 
 /// A batch with other columns.

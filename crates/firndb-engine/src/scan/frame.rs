@@ -163,6 +163,8 @@ pub struct FrameSource {
     batches: Vec<RecordBatch>,
     pieces: Vec<Piece>,
     statistics: Statistics,
+    /// Why a column can't be read.
+    refusals: Vec<Option<Error>>,
 }
 
 impl FrameSource {
@@ -172,7 +174,9 @@ impl FrameSource {
             // The type that a table would give the column: what none stores, no query reads.
             stored_field(field)?;
         }
-        let schema = compute_schema(&frame.schema);
+        let fields = frame.schema.fields();
+        let refusals: Vec<Option<Error>> = fields.iter().map(|f| Frame::refusal(f)).collect();
+        let schema = without_refusals(compute_schema(&frame.schema));
         let mut pieces = Vec::new();
         for (batch, rows) in frame.batches.iter().enumerate() {
             let fits = rows.num_columns() == frame.schema.fields().len()
@@ -202,6 +206,9 @@ impl FrameSource {
         let rows: usize = pieces.iter().map(|p| p.rows).sum();
         statistics.num_rows = Precision::Exact(rows);
         for (position, column) in statistics.column_statistics.iter_mut().enumerate() {
+            if refusals[position].is_some() {
+                continue;
+            }
             let nulls = frame
                 .batches
                 .iter()
@@ -215,8 +222,23 @@ impl FrameSource {
             batches: frame.batches.clone(),
             pieces,
             statistics,
+            refusals,
         })
     }
+}
+
+/// The schema without what its fields say of why they can't be read.
+fn without_refusals(schema: SchemaRef) -> SchemaRef {
+    let plain = |field: &FieldRef| match field.metadata().contains_key(Frame::REFUSED) {
+        true => {
+            let mut metadata = field.metadata().clone();
+            metadata.remove(Frame::REFUSED);
+            Arc::new(field.as_ref().clone().with_metadata(metadata))
+        }
+        false => Arc::clone(field),
+    };
+    let fields: Vec<FieldRef> = schema.fields().iter().map(plain).collect();
+    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }
 
 impl MorselSource for FrameSource {
@@ -230,6 +252,13 @@ impl MorselSource for FrameSource {
 
     fn rows(&self, morsel: usize) -> usize {
         self.pieces[morsel].rows
+    }
+
+    fn check_readable(&self, projection: &[usize]) -> Result<()> {
+        let mut refused = projection
+            .iter()
+            .filter_map(|&at| self.refusals[at].clone());
+        refused.next().map_or(Ok(()), Err)
     }
 
     fn read(&self, morsel: usize, projection: &[usize]) -> Result<(RecordBatch, bool)> {

@@ -83,6 +83,7 @@ impl TableProvider for MorselTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let all = || (0..self.source.schema().fields().len()).collect();
         let projection = projection.cloned().unwrap_or_else(all);
+        self.source.check_readable(&projection)?;
         if let Some(source) = self.source.through_index(filters)? {
             let selection = Selection::all(source.morsels());
             let partitions = state.config().target_partitions();

@@ -36,6 +36,10 @@ pub trait MorselSource: Debug + Send + Sync + 'static {
     fn blocks(&self, _morsel: usize) -> usize {
         1
     }
+    /// Refuses to read columns that nobody can read.
+    fn check_readable(&self, _projection: &[usize]) -> Result<()> {
+        Ok(())
+    }
     /// Reads columns of a morsel, in the order of `projection`. The second value says whether memory was shared (`true`) or rows were copied.
     fn read(&self, morsel: usize, projection: &[usize]) -> Result<(RecordBatch, bool)>;
     /// Statistics of all rows, for these columns of the schema in this order.

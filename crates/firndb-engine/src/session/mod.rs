@@ -10,11 +10,11 @@ pub mod workers;
 use std::collections::HashMap;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Field, SchemaRef};
 
 pub use rows::Rows;
 
-use crate::{Result, Value};
+use crate::{Error, Result, SqlState, Value};
 
 /// How a database is opened. Each is also a setting (`SET name = value`).
 #[derive(Debug, Clone, Default)]
@@ -53,6 +53,19 @@ pub struct Frame {
     pub schema: SchemaRef,
     /// Its rows.
     pub batches: Vec<RecordBatch>,
+}
+
+impl Frame {
+    /// In a field's metadata, why its column can't be read: a SQLSTATE, a blank, a message. Such a column is text without values,
+    /// and only a statement that reads it fails.
+    pub const REFUSED: &str = "firndb.refused";
+
+    /// Why a column can't be read, if so.
+    pub(crate) fn refusal(field: &Field) -> Option<Error> {
+        let (code, message) = field.metadata().get(Frame::REFUSED)?.split_once(' ')?;
+        let state = SqlState::of(code).unwrap_or(SqlState::InvalidParameterValue);
+        Some(Error::new(state, message))
+    }
 }
 
 /// Finds frames of the caller by name, when the catalog knows no relation of that name.

@@ -4,7 +4,7 @@ use std::any::TypeId;
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Statement, UnaryOperator};
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, PostgreSqlDialect, Precedence};
-use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::keywords::{Keyword, RESERVED_FOR_IDENTIFIER};
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::Token;
 
@@ -138,6 +138,12 @@ impl Dialect for FirnDialect {
             false => return None,
         };
         Some(between_symmetric(self, parser, expr, negated))
+    }
+
+    /// What begins with such a word is no name if it can't be parsed. The parser would try it as one, at each level of nesting again.
+    fn is_reserved_for_identifier(&self, keyword: Keyword) -> bool {
+        matches!(keyword, Keyword::NOT | Keyword::CASE | Keyword::CAST)
+            || RESERVED_FOR_IDENTIFIER.contains(&keyword)
     }
 
     fn supports_filter_during_aggregation(&self) -> bool {

@@ -126,8 +126,11 @@ const MAX_SUBQUERIES: usize = 16;
 const MAX_LAMBDAS: usize = 12;
 /// Levels of BETWEEN, which the planner writes as two comparisons: what is compared doubles with each.
 const MAX_RANGES: usize = 10;
-/// Levels of syntax that the parser goes down.
+/// Brackets and CASEs that may be open at a time.
 const MAX_NESTING: usize = 1_000;
+/// Calls of its own that the parser goes down: more than [`MAX_NESTING`] levels take. It tries what fails in another way, at each
+/// level again, so that it must not be its own limit that fails.
+const MAX_RECURSION: usize = 16 * MAX_NESTING;
 /// Levels of lists, structs and maps written in one another: their types are as deep.
 const MAX_LITERALS: usize = 100;
 /// Parentheses that may open one directly after the other.
@@ -319,7 +322,7 @@ fn lexical(message: &str) -> String {
 fn check_shape(tokens: &[TokenWithSpan]) -> Result<()> {
     let (mut open, mut operations, mut joins, mut dimensions) =
         (0_usize, 0_usize, 0_usize, 0_usize);
-    let (mut signs, mut cases) = (0_usize, 0_usize);
+    let (mut signs, mut cases, mut nots, mut nested) = (0_usize, 0_usize, 0_usize, 0_usize);
     let mut types = TypeNesting::default();
     let mut before = &Token::EOF;
     for token in tokens {
@@ -337,6 +340,18 @@ fn check_shape(tokens: &[TokenWithSpan]) -> Result<()> {
                 (signs, cases) = (0, cases.saturating_sub(1));
             }
             _ => signs = 0,
+        }
+        match token {
+            Token::LParen | Token::LBracket | Token::LBrace => nested += 1,
+            Token::RParen | Token::RBracket | Token::RBrace => nested = nested.saturating_sub(1),
+            Token::SemiColon => (nested, cases, nots) = (0, 0, 0),
+            Token::Comma => nots = 0,
+            Token::Word(word) if word.quote_style.is_none() => match word.keyword {
+                Keyword::NOT => nots += 1,
+                Keyword::AND | Keyword::OR | Keyword::WHEN | Keyword::THEN => nots = 0,
+                _ => {}
+            },
+            _ => {}
         }
         match (before, token) {
             (_, Token::LBracket) => {}
@@ -365,7 +380,12 @@ fn check_shape(tokens: &[TokenWithSpan]) -> Result<()> {
             (operations, MAX_SET_OPERATIONS, "set operations and joins"),
             (joins, MAX_JOINS, "joins, EXCEPTs and INTERSECTs"),
             (dimensions.max(types.depth), MAX_TYPES, "levels of types"),
-            (signs, MAX_OPERATORS, "signs and NOTs before one value"),
+            (
+                signs.max(nots),
+                MAX_OPERATORS,
+                "signs and NOTs before one value",
+            ),
+            (nested + cases, MAX_NESTING, "levels of syntax"),
             (cases, MAX_OPERATORS, "levels of CASE"),
         ] {
             if found > most {
@@ -431,7 +451,7 @@ fn is_constructor(word: &Word) -> bool {
 
 fn parse_tokens(source: &Arc<Source>, tokens: Vec<TokenWithSpan>) -> Result<ParsedText> {
     let mut parser = Parser::new(&FirnDialect)
-        .with_recursion_limit(MAX_NESTING)
+        .with_recursion_limit(MAX_RECURSION)
         .with_tokens_with_locations(tokens);
     let mut statements = Vec::new();
     let mut parameters = ParameterNames::default();
@@ -607,7 +627,7 @@ fn is_foreign_keys(parser: &Parser<'_>) -> bool {
 /// The parser's error in PostgreSQL's words, with the position that the parser writes into its text.
 fn syntax(source: &Source, start: Location, error: ParserError) -> Error {
     let message = match error {
-        ParserError::RecursionLimitExceeded => return too_deep(MAX_NESTING, "levels of syntax"),
+        ParserError::RecursionLimitExceeded => return too_deep(MAX_RECURSION, "levels of syntax"),
         ParserError::TokenizerError(message) | ParserError::ParserError(message) => message,
     };
     let (text, location) = match message.rsplit_once(" at Line: ") {

@@ -30,7 +30,8 @@ use super::keys;
 use super::scope::{Found, Scope, check_database};
 use super::sequences;
 use super::{
-    TARGET, aliases, calls, describe, described, forms, macros, outer_members, rowids, whole_rows,
+    TARGET, aliases, calls, describe, described, forms, implicit_laterals, macros, outer_members,
+    rowids, whole_rows,
 };
 use crate::catalog::{Relation, TEMPORARY_SCHEMA, TableEntry, ViewEntry, fold};
 use crate::error::{Error, Result, SqlState, nearest};
@@ -89,6 +90,7 @@ impl<'a> Binder<'a> {
     fn planned(&self, query: &ast::Query, context: &PlannerContext) -> Result<LogicalPlan> {
         let mut planned = self.planned_as_is(query, &mut context.clone());
         let mut resolved: Option<ast::Query> = None;
+        let mut without_laterals = None;
         for _ in 0..MAX_ALIASES {
             let Err(error) = planned else {
                 return planned;
@@ -104,7 +106,10 @@ impl<'a> Binder<'a> {
                 && !outer_members::resolve(query, &error)
                 && !self.methods(query, &error)
             {
-                return Err(error);
+                if without_laterals.is_some() || !implicit_laterals::resolve(query, &error) {
+                    return Err(without_laterals.unwrap_or(error));
+                }
+                without_laterals = Some(error);
             }
             planned = self.planned_as_is(query, &mut context.clone());
         }

@@ -20,6 +20,7 @@ pub mod dml;
 mod explain;
 mod forms;
 mod grouping_sets;
+mod implicit_laterals;
 mod kept;
 mod keys;
 mod limits;

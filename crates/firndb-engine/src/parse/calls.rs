@@ -431,6 +431,16 @@ fn of_function(function: &mut Function) -> Result<Option<Expr>> {
         }
         ("to_number", [text, template]) => return to_number::of_call(text, template).map(Some),
         ("try", [value]) => return Ok(Some(lambdas::attempted(value))),
+        // A NULL adds nothing to a list, and the planner knows no list of it.
+        ("list_concat" | "array_concat" | "list_cat" | "array_cat", [first, second]) => {
+            let null =
+                |value: &Expr| matches!(value, Expr::Value(value) if value.value == Value::Null);
+            match (null(first), null(second)) {
+                (false, true) => return Ok(Some(first.clone())),
+                (true, false) => return Ok(Some(second.clone())),
+                _ => {}
+            }
+        }
         // NULLs are no values of a list's set.
         ("list_distinct" | "array_distinct", [list]) => {
             let known = call("list_compact", vec![list.clone()]);

@@ -15,12 +15,14 @@
 //! TIMESTAMP_S '…'                      '…'::TIMESTAMP_S
 //! CREATE TABLE t (a, b) AS q           CREATE TABLE t AS SELECT * FROM (q) AS t (a, b)
 //! CREATE TABLE t AS q WITH NO DATA     CREATE TABLE t AS SELECT * FROM (q) AS t LIMIT 0
+//! CREATE TABLE t (key INT)             CREATE TABLE t ("key" INT)                   words that begin a definition elsewhere
+//! '1 day'::interval PRECEDING          INTERVAL '1 day' PRECEDING
 //! ```
 
 use std::collections::HashSet;
 
 use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::tokenizer::{Span, Token, TokenWithSpan};
+use datafusion::sql::sqlparser::tokenizer::{Span, Token, TokenWithSpan, Whitespace};
 
 use super::insert::closing;
 
@@ -36,6 +38,8 @@ pub(super) fn rewrite(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     macros(&mut tokens);
     asof(&mut tokens);
     positional(&mut tokens);
+    named_like_indexes(&mut tokens);
+    frame_bounds(&mut tokens);
     create_table_as(filter_where(tokens))
 }
 
@@ -154,6 +158,52 @@ fn drop_trim_from(tokens: &mut Vec<TokenWithSpan>) {
         opened = token.token == Token::LParen;
         !dropped
     });
+}
+
+/// Columns of a table that are called KEY, INDEX, FULLTEXT or SPATIAL, which the parser takes for MySQL's definitions of indexes.
+fn named_like_indexes(tokens: &mut [TokenWithSpan]) {
+    let mut creates = false;
+    let solid = code(tokens);
+    for at in 0..solid.len().saturating_sub(1) {
+        let here = &tokens[solid[at]];
+        if at == 0 || tokens[solid[at - 1]].token == Token::SemiColon {
+            creates = is(here, Keyword::CREATE);
+        }
+        let named = [
+            Keyword::KEY,
+            Keyword::INDEX,
+            Keyword::FULLTEXT,
+            Keyword::SPATIAL,
+        ];
+        if creates
+            && at > 0
+            && named.iter().any(|&keyword| is(here, keyword))
+            && matches!(tokens[solid[at - 1]].token, Token::LParen | Token::Comma)
+            && matches!(tokens[solid[at + 1]].token, Token::Word(_))
+            && let Token::Word(word) = &mut tokens[solid[at]].token
+        {
+            word.quote_style = Some('"');
+            word.keyword = Keyword::NoKeyword;
+        }
+    }
+}
+
+/// Bounds of a window's frame as PostgreSQL's casts, where the parser takes intervals alone.
+fn frame_bounds(tokens: &mut [TokenWithSpan]) {
+    let solid = code(tokens);
+    for at in 3..solid.len() {
+        let [text, colons, name, bound] = [solid[at - 3], solid[at - 2], solid[at - 1], solid[at]];
+        let is_bound =
+            is(&tokens[bound], Keyword::PRECEDING) || is(&tokens[bound], Keyword::FOLLOWING);
+        if is_bound
+            && is(&tokens[name], Keyword::INTERVAL)
+            && tokens[colons].token == Token::DoubleColon
+            && matches!(tokens[text].token, Token::SingleQuotedString(_))
+        {
+            tokens.swap(text, name);
+            tokens[colons].token = Token::Whitespace(Whitespace::Space);
+        }
+    }
 }
 
 /// Two stars side by side, between operands.
@@ -461,5 +511,13 @@ mod tests {
             "SELECT trim(BOTH a) FROM t"
         );
         assert_eq!(rewritten("TABLE t"), "FROM t");
+        assert_eq!(
+            rewritten("SELECT sum(a) OVER (ORDER BY d RANGE '1 day'::INTERVAL PRECEDING)"),
+            "SELECT sum(a) OVER (ORDER BY d RANGE INTERVAL '1 day' PRECEDING)"
+        );
+        assert_eq!(
+            rewritten("CREATE TABLE t (key INT, index TEXT, PRIMARY KEY (key))"),
+            "CREATE TABLE t (\"key\" INT, \"index\" TEXT, PRIMARY KEY (key))"
+        );
     }
 }

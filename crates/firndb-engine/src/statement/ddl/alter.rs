@@ -29,6 +29,14 @@ pub(super) async fn alter_table(work: &mut Work<'_>, alter: &AlterTable) -> Resu
             "this form of ALTER TABLE is not supported",
         ));
     }
+    if let [AlterTableOperation::RenameTable { table_name }] = alter.operations.as_slice()
+        && let (schema, view) = split_name(&alter.name)?
+        && let Some(Relation::View(view)) = work.context.scope.relation(schema.as_deref(), &view)
+    {
+        let name = new_name(work, table_name, &view.schema)?;
+        rename::rename_view(work, &view, name)?;
+        return Ok(Outcome::done("ALTER VIEW"));
+    }
     let entry = match work.context.table(&alter.name) {
         Ok(entry) => entry,
         Err(error) if alter.if_exists && error.state == SqlState::UndefinedTable => {
@@ -64,6 +72,17 @@ pub(super) async fn alter_table(work: &mut Work<'_>, alter: &AlterTable) -> Resu
         }
     }
     Ok(Outcome::done("ALTER TABLE"))
+}
+
+/// The name that RENAME TO gives, as it is written.
+fn new_name(work: &Work<'_>, name: &RenameTableNameKind, own: &str) -> Result<String> {
+    let (RenameTableNameKind::As(name) | RenameTableNameKind::To(name)) = name;
+    let (schema, folded) = split_name(name)?;
+    if schema.is_some_and(|schema| fold(&schema) != fold(own)) {
+        return Err(Error::unsupported("a table stays in its schema"));
+    }
+    let last = name.0.last().and_then(|part| part.as_ident());
+    Ok(last.map_or(folded, |ident| work.source.written(ident)))
 }
 
 /// A column that takes, or does not take, NULL.
@@ -124,16 +143,7 @@ async fn apply(
             None => rename::rename_column(work, entry, old_column_name, new_column_name).map(Some),
         },
         AlterTableOperation::RenameTable { table_name } => {
-            let (RenameTableNameKind::As(name) | RenameTableNameKind::To(name)) = table_name;
-            let (schema, folded) = split_name(name)?;
-            if schema.is_some_and(|schema| fold(&schema) != fold(&entry.schema)) {
-                return Err(Error::unsupported("a table stays in its schema"));
-            }
-            let written = name
-                .0
-                .last()
-                .and_then(|part| part.as_ident())
-                .map_or(folded, |ident| work.source.written(ident));
+            let written = new_name(work, table_name, &entry.schema)?;
             rename::rename_table(work, entry, written).map(Some)
         }
         AlterTableOperation::AlterColumn { column_name, op } => {

@@ -6,7 +6,7 @@ use datafusion::sql::sqlparser::ast::{Expr, Ident, VisitMut, VisitorMut};
 
 use super::alter::{check_views, unknown_constraint};
 use super::{depend, duplicate, existing, index, reference};
-use crate::catalog::{Constraint, TableEntry, fold};
+use crate::catalog::{Constraint, Relation, TableEntry, ViewEntry, fold};
 use crate::error::{Error, Result, SqlState};
 use crate::statement::keys::index_definition;
 use crate::statement::{Work, unknown_column};
@@ -163,10 +163,7 @@ pub(super) fn rename_table(
     }
     let views = depend::views_on(work.changes.state(), &entry.schema, &entry.name);
     if !views.is_empty() {
-        return Err(depend::still_needed(
-            &format!("table {}", entry.name),
-            &views,
-        ));
+        return Err(still_named(&format!("table {}", entry.name), &views));
     }
     entry.table.lock_exclusive(&work.context.transaction)?;
     let mut changed = entry.clone();
@@ -180,6 +177,36 @@ pub(super) fn rename_table(
     reference::rename_referrers(work, entry, &mut changed, |one| one.table.clone_from(&name));
     changed.name = name;
     Ok(changed)
+}
+
+/// Why a relation keeps its name: views say it.
+fn still_named(what: &str, views: &[Arc<ViewEntry>]) -> Error {
+    let error = depend::still_needed(what, views);
+    Error {
+        message: format!("cannot rename {what} because other objects depend on it"),
+        hint: None,
+        ..error
+    }
+}
+
+/// ALTER VIEW … RENAME TO. Views over it are in the way, as over a table.
+pub(super) fn rename_view(work: &mut Work<'_>, view: &ViewEntry, name: String) -> Result<()> {
+    if let Some(other) = existing(work, &view.schema, &name)
+        && other.name() != view.name
+    {
+        return Err(duplicate(&name));
+    }
+    let views = depend::views_on(work.changes.state(), &view.schema, &view.name);
+    if !views.is_empty() {
+        return Err(still_named(&format!("view {}", view.name), &views));
+    }
+    work.changes.remove(&view.schema, &view.name);
+    let renamed = ViewEntry {
+        name,
+        ..view.clone()
+    };
+    work.changes.put(Relation::View(Arc::new(renamed)));
+    Ok(())
 }
 
 struct Requalifier {

@@ -105,19 +105,7 @@ pub(in crate::statement) fn rename_view(
         None => return Err(scope.unknown_relation(schema.as_deref(), &name)),
     };
     let to = work.source.written(&rename.to);
-    if let Some(other) = existing(work, &view.schema, &to)
-        && other.name() != view.name
-    {
-        return Err(duplicate(&to));
-    }
-    let views = depend::views_on(work.changes.state(), &view.schema, &view.name);
-    if !views.is_empty() {
-        return Err(depend::still_needed(&format!("view {}", view.name), &views));
-    }
-    let mut renamed = view.as_ref().clone();
-    renamed.name = to;
-    work.changes.remove(&view.schema, &view.name);
-    work.changes.put(Relation::View(Arc::new(renamed)));
+    super::rename::rename_view(work, &view, to)?;
     Ok(Outcome::done("ALTER VIEW"))
 }
 

@@ -16,6 +16,12 @@ pub(super) fn known(line: &str) -> Option<Error> {
             .with_hint("No operator matches the given argument types. You might need to add explicit type casts."),
         );
     }
+    if let Some(kind) = line.strip_prefix("Cannot run range queries on datatype: ") {
+        return Some(Error::unsupported(format!(
+            "RANGE with offset PRECEDING or FOLLOWING is not supported for column type {}",
+            in_sql(kind)
+        )));
+    }
     if let Some(error) = misused(line) {
         return Some(error);
     }

@@ -19,6 +19,7 @@ mod nested;
 mod offsets;
 mod operators;
 mod orders;
+mod peers;
 mod places;
 mod planner;
 mod refined;

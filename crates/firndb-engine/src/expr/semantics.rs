@@ -38,7 +38,7 @@ use super::intervals;
 use super::nested;
 use super::operators::{arithmetic, comparison, negation};
 use super::orders;
-use super::{refined, untyped};
+use super::{peers, refined, untyped};
 use crate::parse::{DATE_PART, MODIFIED_STRFTIME};
 use crate::types::has_floats;
 use crate::{Error, SqlState};
@@ -232,7 +232,10 @@ fn checked(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         },
         Expr::WindowFunction(ref function) => {
             let ordered = orders::over_window(function, schema)?;
-            ordered.map(|function| Expr::WindowFunction(Box::new(function)))
+            let framed = peers::framed(ordered.as_ref().unwrap_or(function), schema)?;
+            framed
+                .or(ordered)
+                .map(|function| Expr::WindowFunction(Box::new(function)))
         }
         Expr::InSubquery(ref membership) => floats::membership(membership, schema)?,
         Expr::Like(ref like) => {

@@ -200,7 +200,7 @@ pub(super) fn equal_zeros(plan: LogicalPlan) -> Result<LogicalPlan> {
         }
         LogicalPlan::Sort(mut sort) => {
             let schema = Arc::clone(sort.input.schema());
-            sort.expr = canonical_sort(sort.expr, &schema)?;
+            sort.expr = canonical_sort(nulls_at_end(sort.expr, &schema)?, &schema)?;
             Ok(LogicalPlan::Sort(sort))
         }
         LogicalPlan::Window(_) => {
@@ -335,7 +335,8 @@ fn window_keys(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         .into_iter()
         .map(|key| canonical_key(key, schema))
         .collect::<Result<_>>()?;
-    *order_by = canonical_sort(std::mem::take(order_by), schema)?;
+    let keys = nulls_at_end(std::mem::take(order_by), schema)?;
+    *order_by = canonical_sort(keys, schema)?;
     Ok(Transformed::yes(Expr::WindowFunction(function)))
 }
 
@@ -346,6 +347,21 @@ fn canonical_sort(keys: Vec<SortExpr>, schema: &DFSchema) -> Result<Vec<SortExpr
             Ok(key)
         })
         .collect()
+}
+
+/// NULL within a list, a struct or a map is greater than every other value wherever NULLs are asked for, as in PostgreSQL: so whether
+/// the whole is NULL is a key of its own, where its place is not that of the greatest.
+fn nulls_at_end(keys: Vec<SortExpr>, schema: &DFSchema) -> Result<Vec<SortExpr>> {
+    let mut split = Vec::with_capacity(keys.len());
+    for mut key in keys {
+        if key.nulls_first == key.asc && key.expr.get_type(schema)?.is_nested() {
+            let is_null = key.expr.clone().is_null();
+            split.push(is_null.sort(!key.nulls_first, false));
+            key.nulls_first = !key.asc;
+        }
+        split.push(key);
+    }
+    Ok(split)
 }
 
 fn sort_key(key: Expr, schema: &DFSchema) -> Result<Expr> {

@@ -8,9 +8,9 @@
 //! node holds it; how a name was written is read from the text again, by its span, where a result or a catalog entry
 //! wants its case back. Quoted names are folded too, except those that the catalog says differ by case alone.
 //!
-//! Stack safety: the parser itself grows its stack and counts its depth; a chain such as `1 + 1 + …` makes a deep tree without
-//! depth in the parser, so a statement's tree is measured once, on a stack sized by its tokens, and one that is
-//! deeper than [`MAX_DEPTH`] is refused with 54001 and dropped on that stack.
+//! Stack safety: brackets, CASEs and NOTs are counted in the tokens, and the parser itself grows its stack. A chain such as
+//! `1 + 1 + …` makes a deep tree without depth in the parser, so a statement's tree is measured once, on a stack sized by its
+//! tokens, and one that is deeper than [`MAX_DEPTH`] is refused with 54001 and dropped on that stack.
 
 mod aggregates;
 mod alter_sequence;

@@ -56,8 +56,8 @@ def _spellings(name: str, scope: Mapping[str, Any]) -> Iterator[str]:
 def as_stream(frame: Frame, *, found: bool = False, lenient: bool = False) -> ArrowStream | None:
     """A frame as something with an Arrow stream; None for what is no table.
 
-    With `found` (a variable that happens to have the name), plain Python data counts only if it holds NumPy arrays. With `lenient`,
-    a column that can't be converted is an error only of the statements that read it.
+    With `found` (a variable that happens to have the name), plain Python data counts only if it holds NumPy arrays. With
+    `lenient`, a column that can't be converted is an error only of the statements that read it.
     """
     from firndb.relation import Relation
 
@@ -198,8 +198,7 @@ def _from_columns(columns: Mapping[str, Any], lenient: bool) -> ArrowStream:
         return _firndb.table_of_columns(list(columns), prepared)
     except ProgrammingError as error:
         usable = [
-            _checked(name, column, values, lenient)
-            for (name, values), column in zip(columns.items(), prepared, strict=True)
+            _checked(name, column, values, lenient) for (name, values), column in zip(columns.items(), prepared, strict=True)
         ]
         if all(checked is column for checked, column in zip(usable, prepared, strict=True)):
             raise error

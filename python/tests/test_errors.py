@@ -57,7 +57,15 @@ def test_deep_nesting_is_an_error_and_no_crash(con: firndb.Connection) -> None:
 
 @pytest.mark.parametrize(
     ("before", "after"),
-    [("NOT ", ""), ("NOT (", ")"), ("CASE WHEN true THEN ", " END"), ("(", ")"), ("INTERVAL (", ") DAY"), ("- ", ""), ("abs(", ")")],
+    [
+        ("NOT ", ""),
+        ("NOT (", ")"),
+        ("CASE WHEN true THEN ", " END"),
+        ("(", ")"),
+        ("INTERVAL (", ") DAY"),
+        ("- ", ""),
+        ("abs(", ")"),
+    ],
 )
 def test_every_kind_of_nesting_is_called_so(con: firndb.Connection, before: str, after: str) -> None:
     with pytest.raises(firndb.Error, match="nested too deeply") as raised:
@@ -67,7 +75,15 @@ def test_every_kind_of_nesting_is_called_so(con: firndb.Connection, before: str,
 
 @pytest.mark.parametrize(
     "sql",
-    ["SELECT {n}", "SELECT 1e{n}", "SELECT '{n}'::INTEGER", "SELECT '{x}'::DATE", "SELECT '{w}'::INTEGER", "SET threads = '{x}'", "SELECT 1 LIMIT {n}"],
+    [
+        "SELECT {n}",
+        "SELECT 1e{n}",
+        "SELECT '{n}'::INTEGER",
+        "SELECT '{x}'::DATE",
+        "SELECT '{w}'::INTEGER",
+        "SET threads = '{x}'",
+        "SELECT 1 LIMIT {n}",
+    ],
 )
 def test_long_values_are_not_repeated_whole(con: firndb.Connection, sql: str) -> None:
     with pytest.raises(firndb.Error) as raised:

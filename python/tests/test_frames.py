@@ -264,10 +264,10 @@ def test_append_does_not_round(con: firndb.Connection) -> None:
     con.execute("CREATE TABLE t (i INTEGER)")
     assert con.append("t", {"i": np.array([1.0, 2.0])}) == 2
     assert con.append("t", pd.DataFrame({"i": [3.0, None]})) == 2
-    with pytest.raises(firndb.DataError, match='1.5 in row 2 is no value of column "i"') as caught:
+    with pytest.raises(firndb.DataError, match=r'1\.5 in row 2 is no value of column "i"') as caught:
         con.append("t", {"i": np.array([1.0, 1.5])})
     assert caught.value.sqlstate == "22003"
-    with pytest.raises(firndb.DataError, match='2.50 in row 1 is no value of column "i"'):
+    with pytest.raises(firndb.DataError, match=r'2\.50 in row 1 is no value of column "i"'):
         con.append("t", pa.table({"i": pa.array([Decimal("2.50")])}))
     with pytest.raises(firndb.DataError):
         con.append("t", {"i": np.array([np.nan])})

@@ -19,7 +19,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::calls::{also, number, rename, set_arguments};
-use super::normalize::call;
+use super::pieces::call;
 
 /// `percentile_disc(f) WITHIN GROUP (ORDER BY x DESC)`.
 pub(crate) const QUANTILE_FROM_TOP: &str = "__firndb_quantile_from_top";

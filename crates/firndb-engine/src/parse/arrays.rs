@@ -8,8 +8,8 @@ use datafusion::sql::sqlparser::ast::{
     WindowSpec, WindowType,
 };
 
-use super::normalize::call;
 use super::parse_query;
+use super::pieces::call;
 use crate::error::Result;
 
 /// `ARRAY(SELECT x … ORDER BY y)`: the list of a query's rows in their order, empty if there are none.

@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::macros::expanded;
 use super::members::{struct_pack, struct_with};
-use super::normalize::call;
+use super::pieces::call;
 use super::{aggregates, arrays, intervals, json, lambdas, moments, templates, to_number};
 use crate::error::Result;
 

@@ -8,7 +8,8 @@ use datafusion::sql::sqlparser::ast::{
     Value, visit_relations,
 };
 
-use super::normalize::{call, text_name};
+use super::names::text_name;
+use super::pieces::call;
 use crate::error::{Error, Result, SqlState};
 
 /// GROUP BY () and HAVING alone make one group of all rows, which the planner knows by an aggregate only.

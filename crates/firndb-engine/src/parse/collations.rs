@@ -21,8 +21,9 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::calls::{also, rename};
-use super::normalize::{call, text_name};
+use super::names::text_name;
 use super::parse_query;
+use super::pieces::call;
 
 /// Rewrites one expression whose parts are rewritten.
 pub(super) fn rewrite(expr: &mut Expr) {

@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::Token;
 
-use super::normalize::call;
+use super::pieces::call;
 
 /// Parses one.
 pub(super) fn parse(parser: &mut Parser) -> Result<Expr, ParserError> {

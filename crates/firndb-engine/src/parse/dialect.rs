@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::keywords::{Keyword, RESERVED_FOR_IDENTIFIER};
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::Token;
 
-use super::normalize::call;
+use super::pieces::call;
 use super::{brackets, comprehension, intervals};
 
 /// FirnDB's SQL. It passes for the generic dialect where the parser asks for one by type, since that admits the most.

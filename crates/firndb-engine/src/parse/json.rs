@@ -21,8 +21,8 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use super::calls::{rename, set_arguments};
 use super::dialect::FirnDialect;
-use super::normalize::call;
 use super::parse_query;
+use super::pieces::call;
 use crate::error::{Error, Result, SqlState};
 use crate::expr::json::{Json, parse};
 

@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::ast::{
     VisitorMut,
 };
 
-use super::normalize::call;
+use super::pieces::call;
 
 /// `try(x)`: a function of a constant and a lambda whose body is `x`.
 pub(crate) const TRY: &str = "__firndb_try";

@@ -18,7 +18,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::calls::number;
-use super::normalize::call;
+use super::pieces::call;
 use super::{json, parse_query};
 use crate::error::{Error, Result};
 

@@ -4,7 +4,7 @@ use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Value,
 };
 
-use super::normalize::call;
+use super::pieces::call;
 use crate::error::{Error, Result, SqlState};
 
 /// `struct_insert(s, name, value, …)`.

@@ -8,7 +8,7 @@
 use datafusion::sql::sqlparser::ast::{Expr, Function, FunctionArguments, Value};
 
 use super::calls::{rename, set_arguments};
-use super::normalize::call;
+use super::pieces::call;
 
 /// `strftime` of a moment and modifiers, by SQLite's letters.
 pub(crate) const MODIFIED_STRFTIME: &str = "__firndb_strftime";

@@ -5,33 +5,30 @@
 //! `^` is power, FETCH is LIMIT, named arguments of table functions become pairs, and what the planner would ignore
 //! without a word is refused.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, FromTable, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
-    FunctionArguments, Ident, LimitClause, ObjectName, ObjectNamePart, OutputClause, Query, Select,
-    SelectFlavor, SelectItem, SetExpr, Statement, TableAlias, TableAliasColumnDef, TableFactor,
-    Value, ValueWithSpan, VisitMut, VisitorMut,
+    BinaryOperator, Expr, FromTable, FunctionArg, FunctionArgExpr, Ident, LimitClause, ObjectName,
+    ObjectNamePart, OutputClause, Query, Select, SelectFlavor, SetExpr, Statement, TableAlias,
+    TableAliasColumnDef, TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut,
 };
 
 use super::aggregates::double;
+use super::names::Names;
+use super::pieces::call;
 use super::source::Source;
 use super::{
     Command, MAX_DEPTH, MAX_JOINS, MAX_LAMBDAS, MAX_LITERALS, MAX_OPERATORS, MAX_QUERIES,
     MAX_RANGES, MAX_SUBQUERIES, MAX_TERMS, ParameterNames, Parsed, too_deep,
 };
 use super::{
-    calls, chains::balanced, clauses, collations, exclusion, grouping, lambdas, laterals, limits,
-    methods, outer, patterns, relations, rows, sampling, ties, values, variables, windows,
+    calls, chains::balanced, clauses, collations, exclusion, grouping, lambdas, laterals, methods,
+    outer, patterns, relations, rows, sampling, ties, values, variables, windows,
 };
 use crate::error::{Error, Result, SqlState};
 
-/// Separates a name from the number that makes it unique in its select list.
-pub(crate) const UNIQUE: char = '\u{1}';
-/// Characters of an expression's text that serve as its name.
-const MAX_TEXT_NAME: usize = 200;
 /// Words that the parser takes for columns where an operand is missing.
 const RESERVED: [&str; 9] = [
     "from",
@@ -62,7 +59,7 @@ pub(super) fn normalize(
     let mut normalizer = Normalizer {
         source,
         parameters: if prepares { &mut inner } else { parameters },
-        aliases: HashMap::new(),
+        names: Names::new(source),
         relations: HashMap::new(),
         depth: 0,
         operators: 0,
@@ -94,7 +91,7 @@ pub(super) fn normalize(
     let deep =
         normalizer.deepest > DEEP || normalizer.deepest_query > 8 || normalizer.inputs > DEEP;
     let variables = normalizer.variables;
-    let (aliases, relations) = (normalizer.aliases, normalizer.relations);
+    let (aliases, relations) = (normalizer.names.written, normalizer.relations);
     Ok(Parsed {
         deep,
         variables,
@@ -108,7 +105,7 @@ pub(super) fn normalize(
 struct Normalizer<'a> {
     source: &'a Source,
     parameters: &'a mut ParameterNames,
-    aliases: HashMap<String, String>,
+    names: Names<'a>,
     relations: HashMap<String, String>,
     depth: usize,
     operators: usize,
@@ -142,28 +139,6 @@ fn refuse(what: &str) -> Flow {
 }
 
 impl Normalizer<'_> {
-    fn remember(&mut self, ident: &Ident) {
-        let written = self.source.written(ident);
-        if written != ident.value {
-            self.aliases.entry(ident.value.clone()).or_insert(written);
-        }
-    }
-
-    /// Remembers how an alias writes its columns, and tells those of one name apart: the name is the first one's.
-    fn remember_alias(&mut self, alias: &mut TableAlias) {
-        let mut seen = HashSet::new();
-        for column in &mut alias.columns {
-            self.remember(&column.name);
-            let name = column.name.value.clone();
-            let mut number = 0;
-            while !seen.insert(column.name.value.clone()) {
-                number += 1;
-                column.name.value = format!("{name}{UNIQUE}{number}");
-                column.name.quote_style = Some('"');
-            }
-        }
-    }
-
     fn parameter(&mut self, name: &str) -> std::result::Result<String, Error> {
         let bare = name.trim_start_matches(['$', ':', '@']);
         if let Ok(number) = bare.parse::<usize>() {
@@ -185,98 +160,6 @@ impl Normalizer<'_> {
                 named.len() - 1
             });
         Ok(format!("${}", place + 1))
-    }
-
-    /// Names of the select list: texts for expressions, suffixes for what comes twice.
-    fn name_items(&mut self, items: &mut [SelectItem]) {
-        let mut seen: HashSet<String> = HashSet::with_capacity(items.len());
-        for item in items {
-            let (name, qualified) = match item {
-                SelectItem::UnnamedExpr(Expr::Identifier(ident)) => (ident.value.clone(), false),
-                SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts)) => {
-                    let Some(last) = parts.last() else { continue };
-                    (last.value.clone(), true)
-                }
-                SelectItem::UnnamedExpr(expr) => (text_name(expr), false),
-                SelectItem::ExprWithAlias { alias, .. } => {
-                    self.remember(alias);
-                    (alias.value.clone(), false)
-                }
-                _ => continue,
-            };
-            let column = matches!(
-                item,
-                SelectItem::UnnamedExpr(Expr::Identifier(_) | Expr::CompoundIdentifier(_))
-            );
-            let fresh = seen.insert(name.clone());
-            if column && (fresh || qualified && !self.same_column_before(item, &seen)) {
-                if qualified {
-                    seen.insert(qualified_name(item));
-                }
-                continue;
-            }
-            let unique = if fresh {
-                name
-            } else {
-                let mut number = 1;
-                loop {
-                    let candidate = format!("{name}{UNIQUE}{number}");
-                    if seen.insert(candidate.clone()) {
-                        break candidate;
-                    }
-                    number += 1;
-                }
-            };
-            let taken = std::mem::replace(item, SelectItem::Wildcard(Default::default()));
-            *item = match taken {
-                SelectItem::UnnamedExpr(expr) => SelectItem::ExprWithAlias {
-                    expr,
-                    alias: Ident::with_quote('"', unique),
-                },
-                SelectItem::ExprWithAlias { expr, alias } => SelectItem::ExprWithAlias {
-                    expr,
-                    alias: Ident {
-                        value: unique,
-                        ..alias
-                    },
-                },
-                other => other,
-            };
-        }
-    }
-
-    /// Whether the select list holds this qualified column already; columns of the same name of two tables may stand together.
-    fn same_column_before(&self, item: &SelectItem, seen: &HashSet<String>) -> bool {
-        seen.contains(&qualified_name(item))
-    }
-}
-
-/// A column with its table, without that one's schema.
-fn qualified_name(item: &SelectItem) -> String {
-    match item {
-        SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts)) => {
-            let parts = &parts[parts.len().saturating_sub(2)..];
-            let parts: Vec<&str> = parts.iter().map(|part| part.value.as_str()).collect();
-            parts.join(".")
-        }
-        other => other.to_string(),
-    }
-}
-
-/// What an expression without an alias is called.
-pub(super) fn text_name(expr: &Expr) -> String {
-    let text = match expr {
-        Expr::Value(value) => match &value.value {
-            Value::SingleQuotedString(text) => format!("'{text}'"),
-            other => other.to_string(),
-        },
-        other => other.to_string(),
-    };
-    let text = limits::written(text);
-    if text.len() <= MAX_TEXT_NAME {
-        text
-    } else {
-        text.chars().take(MAX_TEXT_NAME).collect()
     }
 }
 
@@ -338,7 +221,7 @@ impl VisitorMut for Normalizer<'_> {
         }
         if let Some(with) = &mut query.with {
             for table in &mut with.cte_tables {
-                self.remember_alias(&mut table.alias);
+                self.names.remember_alias(&mut table.alias);
                 if with.recursive && clauses::sorts_recursion(table) {
                     return refuse("ORDER BY in a recursive query");
                 }
@@ -462,7 +345,7 @@ impl VisitorMut for Normalizer<'_> {
         if let Err(error) = grouping::rewrite(select) {
             return ControlFlow::Break(Box::new(error));
         }
-        self.name_items(&mut select.projection);
+        self.names.name_items(&mut select.projection);
         if let Err(error) = laterals::rewrite(select) {
             return ControlFlow::Break(Box::new(error));
         }
@@ -500,7 +383,7 @@ impl VisitorMut for Normalizer<'_> {
             _ => None,
         };
         if let Some(items) = returning {
-            self.name_items(items);
+            self.names.name_items(items);
         }
         ControlFlow::Continue(())
     }
@@ -536,7 +419,7 @@ impl VisitorMut for Normalizer<'_> {
                     return refuse("a hint on a table");
                 }
                 if let Some(alias) = alias {
-                    self.remember_alias(alias);
+                    self.names.remember_alias(alias);
                 }
                 if let Some(args) = args {
                     if let Some(alias) = alias
@@ -567,7 +450,7 @@ impl VisitorMut for Normalizer<'_> {
                     return refuse("WITH ORDINALITY");
                 }
                 if let Some(alias) = alias {
-                    self.remember_alias(alias);
+                    self.names.remember_alias(alias);
                 }
                 pair_arguments(args);
             }
@@ -575,7 +458,7 @@ impl VisitorMut for Normalizer<'_> {
                 subquery, alias, ..
             } => {
                 if let Some(alias) = alias {
-                    self.remember_alias(alias);
+                    self.names.remember_alias(alias);
                 }
                 return reads(subquery);
             }
@@ -600,7 +483,7 @@ impl VisitorMut for Normalizer<'_> {
                 }
                 let alias = Some(alias);
                 if let Some(alias) = alias {
-                    self.remember_alias(alias);
+                    self.names.remember_alias(alias);
                 }
             }
             _ => {}
@@ -778,27 +661,6 @@ fn is_operator(expr: &Expr) -> bool {
         | Expr::Interval(_) => true,
         _ => false,
     }
-}
-
-/// A call of a scalar function.
-pub(crate) fn call(name: &str, arguments: Vec<Expr>) -> Expr {
-    Expr::Function(Function {
-        name: ObjectName::from(Ident::new(name)),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(FunctionArgumentList {
-            duplicate_treatment: None,
-            args: arguments
-                .into_iter()
-                .map(|argument| FunctionArg::Unnamed(FunctionArgExpr::Expr(argument)))
-                .collect(),
-            clauses: Vec::new(),
-        }),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: Vec::new(),
-    })
 }
 
 /// `f(x, name = value)` as `f(x, 'name', value)`: the planner passes expressions without names to table functions.

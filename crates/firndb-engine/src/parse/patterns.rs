@@ -5,7 +5,7 @@
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator, Value};
 
-use super::normalize::call;
+use super::pieces::call;
 use crate::error::{Error, Result, SqlState};
 
 /// The function that rewrites patterns which are no literals.

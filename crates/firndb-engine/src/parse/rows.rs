@@ -17,7 +17,7 @@ use super::macros::{
     ANY_EQUAL, ANY_GREATER, ANY_GREATER_OR_EQUAL, ANY_LESS, ANY_LESS_OR_EQUAL, ANY_OTHER, OVERLAPS,
     PERIOD_FIRST, PERIOD_LAST, UNKNOWN, expanded,
 };
-use super::normalize::call;
+use super::pieces::call;
 use super::{aggregates, parse_query};
 use crate::error::{Error, Result, SqlState};
 

@@ -9,7 +9,7 @@
 
 use datafusion::sql::sqlparser::ast::{CastKind, DataType, Expr, TimezoneInfo, Value};
 
-use super::normalize::call;
+use super::pieces::call;
 use crate::error::{Error, Result, SqlState};
 
 /// Patterns and what `strptime` calls them; longer ones stand before what they begin with.

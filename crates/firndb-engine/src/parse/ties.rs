@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{
     WindowSpec, WindowType,
 };
 
-use super::normalize::call;
+use super::pieces::call;
 use crate::error::{Error, Result, SqlState};
 
 /// Keeps the first `quantity` rows of a query and their ties.

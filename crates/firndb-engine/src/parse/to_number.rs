@@ -6,7 +6,7 @@
 
 use datafusion::sql::sqlparser::ast::{CastKind, DataType, ExactNumberInfo, Expr, Value};
 
-use super::normalize::call;
+use super::pieces::call;
 use crate::error::{Error, Result, SqlState};
 
 /// What reads the number's text.

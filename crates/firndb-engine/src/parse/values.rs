@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{
     CastKind, DataType, Expr, Query, SetExpr, TypedString, Value, Values,
 };
 
-use super::normalize::call;
+use super::pieces::call;
 
 /// Casts NULLs and string constants to what the other rows of their column are cast to.
 pub(super) fn typed(query: &mut Query) {

@@ -14,6 +14,7 @@ mod interval;
 pub(crate) mod json;
 mod moment;
 mod nested;
+mod nested_text;
 mod number;
 mod parse;
 mod print;
@@ -179,9 +180,6 @@ pub(crate) fn check_convertible(source: &Field, target: &Field) -> Result<()> {
     let to = canonical_type(target.data_type());
     let possible = match (&from, &to) {
         (DataType::Null, _) | (_, DataType::Utf8View) => true,
-        (DataType::Utf8View, DataType::Struct(_) | DataType::Map(_, _)) => {
-            Refinement::of(source) == Refinement::Json
-        }
         (DataType::Utf8View, _) => true,
         (DataType::BinaryView | DataType::FixedSizeBinary(_), DataType::BinaryView) => true,
         (DataType::BinaryView | DataType::FixedSizeBinary(_), DataType::FixedSizeBinary(16)) => {

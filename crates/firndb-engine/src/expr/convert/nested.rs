@@ -2,18 +2,13 @@
 
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, ListArray, MapArray, StringViewArray, StructArray, new_null_array,
-};
-use arrow::buffer::{NullBuffer, OffsetBuffer};
+use arrow::array::{Array, ArrayRef, AsArray, ListArray, MapArray, StructArray, new_null_array};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Fields};
 
-use super::{
-    Conversion, cannot_cast, canonical_type, check_convertible, invalid_text, message_name,
-};
+use super::{Conversion, cannot_cast, canonical_type, check_convertible};
+use crate::Result;
 use crate::catalog::fold;
-use crate::{Error, Result};
 
 pub(super) fn convertible(from: &DataType, to: &DataType) -> bool {
     match (from, to) {
@@ -107,121 +102,5 @@ pub(super) fn convert(
             Ok(Arc::new(converted))
         }
         _ => Err(cannot_cast(source, target)),
-    }
-}
-
-/// Reads lists written as `[1, 2, NULL]`; values with commas or brackets in them are quoted or nested.
-pub(super) fn from_text(
-    texts: &StringViewArray,
-    target: &Field,
-    how: Conversion,
-) -> Result<ArrayRef> {
-    let DataType::List(item) = canonical_type(target.data_type()) else {
-        return Err(Error::internal("a list is read into what is no list"));
-    };
-    let mut items: Vec<Option<String>> = Vec::new();
-    let mut lengths = Vec::with_capacity(texts.len());
-    let mut valid = Vec::with_capacity(texts.len());
-    for text in texts {
-        let read = match text {
-            Some(text) => how.settle(
-                split_list(text).ok_or_else(|| invalid_text(&message_name(target), text)),
-            )?,
-            None => None,
-        };
-        valid.push(read.is_some());
-        let read = read.unwrap_or_default();
-        lengths.push(read.len());
-        items.extend(read);
-    }
-    let items: ArrayRef = Arc::new(items.into_iter().collect::<StringViewArray>());
-    let source = Field::new("", DataType::Utf8View, true);
-    let items = super::convert(&items, &source, &item, how)?;
-    let lists = ListArray::try_new(
-        item,
-        OffsetBuffer::from_lengths(lengths),
-        items,
-        Some(NullBuffer::from(valid)),
-    )?;
-    Ok(Arc::new(lists))
-}
-
-/// The items of `[a, b]` or `{a,b}` as text; `None` when the brackets or quotes do not match.
-fn split_list(text: &str) -> Option<Vec<Option<String>>> {
-    let text = text.trim();
-    let inner = match text.strip_prefix('[') {
-        Some(rest) => rest.strip_suffix(']')?,
-        None => text.strip_prefix('{')?.strip_suffix('}')?,
-    };
-    let mut items = Vec::new();
-    if inner.trim().is_empty() {
-        return Some(items);
-    }
-    let (mut item, mut quoted, mut depth) = (String::new(), false, 0usize);
-    let mut letters = inner.chars();
-    loop {
-        let letter = letters.next();
-        match letter {
-            Some(quote @ ('"' | '\'')) if depth == 0 && item.trim().is_empty() && !quoted => {
-                item.clear();
-                quoted = true;
-                loop {
-                    match letters.next()? {
-                        '\\' => item.push(letters.next()?),
-                        end if end == quote => break,
-                        other => item.push(other),
-                    }
-                }
-            }
-            Some(',') if depth == 0 => {
-                items.push(finish_item(std::mem::take(&mut item), quoted)?);
-                quoted = false;
-            }
-            None => {
-                items.push(finish_item(item, quoted)?);
-                return (depth == 0).then_some(items);
-            }
-            Some(blank) if quoted => {
-                if !blank.is_whitespace() {
-                    return None;
-                }
-            }
-            Some(letter) => {
-                match letter {
-                    '[' | '{' => depth += 1,
-                    ']' | '}' => depth = depth.checked_sub(1)?,
-                    _ => {}
-                }
-                item.push(letter);
-            }
-        }
-    }
-}
-
-fn finish_item(item: String, quoted: bool) -> Option<Option<String>> {
-    if quoted {
-        return Some(Some(item));
-    }
-    match item.trim() {
-        "" => None,
-        null if null.eq_ignore_ascii_case("null") => Some(None),
-        plain => Some(Some(plain.to_string())),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::split_list;
-
-    #[test]
-    fn lists_are_split_at_their_own_commas() {
-        let items = split_list("[1, NULL, 'a, b', [2, 3]]").unwrap();
-        let items: Vec<_> = items.iter().map(Option::as_deref).collect();
-        assert_eq!(items, [Some("1"), None, Some("a, b"), Some("[2, 3]")]);
-        assert_eq!(split_list("[]"), Some(vec![]));
-        assert_eq!(split_list("{1,2}").map(|items| items.len()), Some(2));
-        assert_eq!(split_list("[1, ]"), None);
-        assert_eq!(split_list("1, 2"), None);
-        assert_eq!(split_list("[[1]"), None);
     }
 }

@@ -15,8 +15,8 @@ use super::calendar::{Fault, MICROS_PER_DAY, MICROS_PER_SECOND, parse_moment, pa
 use super::number::{POWERS, with_integer, within};
 use super::parse::Parsed;
 use super::{
-    Conversion, Rule, arc, cannot_cast, interval, invalid_text, json, message_name, moment, nested,
-    out_of_range, parse, print,
+    Conversion, Rule, arc, cannot_cast, interval, invalid_text, json, message_name, moment,
+    nested_text, out_of_range, parse, print,
 };
 use crate::types::{Refinement, TYPE_KEY};
 use crate::{Error, Result, SqlState};
@@ -173,7 +173,9 @@ pub(super) fn from_text(
             }
             Ok(Arc::new(builder.finish()))
         }
-        DataType::List(_) => nested::from_text(texts, target, how),
+        DataType::List(_) | DataType::Struct(_) | DataType::Map(_, _) => {
+            nested_text::from_text(texts, target, how)
+        }
         integer => with_integer!(integer, T => {
             type Native = <T as ArrowPrimitiveType>::Native;
             read::<T>(texts, how, |text| {

@@ -13,6 +13,7 @@ mod kernels;
 mod moments;
 mod types;
 
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
@@ -63,10 +64,17 @@ pub(crate) fn division_by_zero() -> Error {
 }
 
 /// A checked operator as a function of two arguments, already of the types that [`resolve`] asks for.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Arithmetic {
     operator: ArithmeticOperator,
     signature: Signature,
+}
+
+/// The signature is the same for all.
+impl Hash for Arithmetic {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.operator.hash(state);
+    }
 }
 
 impl Arithmetic {
@@ -116,23 +124,50 @@ const MAX_NAMED_NODES: usize = 64;
 /// of a chain's length; longer expressions are told apart by a hash.
 fn is_short(args: &[Expr]) -> bool {
     let mut nodes = 0;
-    for arg in args {
-        // The walk itself can't fail.
-        let _ = arg.apply(|_| {
-            nodes += 1;
-            Ok(if nodes > MAX_NAMED_NODES {
-                TreeNodeRecursion::Stop
-            } else {
-                TreeNodeRecursion::Continue
-            })
-        });
+    let mut open: Vec<&Expr> = args.iter().collect();
+    while let Some(node) = open.pop() {
+        nodes += 1;
+        match node {
+            _ if nodes > MAX_NAMED_NODES => return false,
+            Expr::Column(_) | Expr::Literal(_, _) => {}
+            Expr::ScalarFunction(function) => open.extend(&function.args),
+            other => {
+                // The walk itself can't fail.
+                let _ = other.apply_children(|child| {
+                    open.push(child);
+                    Ok(TreeNodeRecursion::Continue)
+                });
+            }
+        }
     }
-    nodes <= MAX_NAMED_NODES
+    true
 }
 
-/// The same for equal expressions of one process.
+/// The same for equal expressions of one process. What a long chain is made of is hashed by hand, and much faster than by `Expr`'s own hash.
 fn hash_of(args: &[Expr]) -> u64 {
-    ahash::RandomState::with_seeds(1, 2, 3, 4).hash_one(args)
+    let mut hasher = ahash::RandomState::with_seeds(1, 2, 3, 4).build_hasher();
+    let mut open: Vec<&Expr> = args.iter().rev().collect();
+    while let Some(node) = open.pop() {
+        match node {
+            Expr::Column(column) => {
+                hasher.write_u8(1 + u8::from(column.relation.is_some()));
+                column.name.hash(&mut hasher);
+                if let Some(relation) = &column.relation {
+                    relation.table().hash(&mut hasher);
+                    relation.schema().hash(&mut hasher);
+                }
+            }
+            Expr::ScalarFunction(function)
+                if let Some(arithmetic) = function.func.inner().downcast_ref::<Arithmetic>() =>
+            {
+                hasher.write_u8(3);
+                arithmetic.operator.hash(&mut hasher);
+                open.extend(function.args.iter().rev());
+            }
+            other => other.hash(&mut hasher),
+        }
+    }
+    hasher.finish()
 }
 
 impl ScalarUDFImpl for Arithmetic {

@@ -484,8 +484,8 @@ impl<'a> Binder<'a> {
         Ok(arguments
             .into_iter()
             .map(|argument| {
-                let argument = simplifier.coerce(argument, &schema)?;
-                simplifier.simplify(argument)
+                let argument = crate::expr::expression(argument, &schema)?;
+                simplifier.simplify(simplifier.coerce(argument, &schema)?)
             })
             .collect::<std::result::Result<Vec<_>, DataFusionError>>()?)
     }

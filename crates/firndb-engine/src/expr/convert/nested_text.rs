@@ -280,10 +280,10 @@ fn outside(text: &str, separator: char) -> Option<Option<usize>> {
                         '\\' => {
                             letters.next()?;
                         }
-                        end if end == letter => {
-                            if letters.next_if(|(_, next)| *next == letter).is_none() {
-                                break;
-                            }
+                        end if end == letter
+                            && letters.next_if(|(_, next)| *next == letter).is_none() =>
+                        {
+                            break;
                         }
                         _ => {}
                     }

@@ -40,10 +40,14 @@ pub(crate) fn unified_case(mut case: Case, schema: &DFSchema) -> Result<Transfor
         types.collect::<Result<Vec<_>>>()
     };
     let mut types = types_of(&branches)?;
-    if get_coerce_type_for_case_expression(&types, None).is_none() {
-        let values: Vec<Expr> = branches.iter().map(|branch| Expr::clone(branch)).collect();
-        let typed = untyped::meeting(&values, schema)?;
-        for (branch, typed) in branches.iter_mut().zip(typed.into_iter().flatten()) {
+    // Numbers may stand beside words, all of them being text then.
+    let values: Vec<Expr> = branches.iter().map(|branch| Expr::clone(branch)).collect();
+    let typed = match get_coerce_type_for_case_expression(&types, None) {
+        None => untyped::meeting(&values, schema)?,
+        Some(_) => untyped::meeting_exactly(&values, schema)?,
+    };
+    if let Some(typed) = typed {
+        for (branch, typed) in branches.iter_mut().zip(typed) {
             ***branch = typed;
         }
         types = types_of(&branches)?;

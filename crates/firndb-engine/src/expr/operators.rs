@@ -35,6 +35,17 @@ pub(crate) fn arithmetic(
     let (_, left_field) = left.to_field(schema)?;
     let (_, right_field) = right.to_field(schema)?;
     let (left_type, right_type) = (left_field.data_type(), right_field.data_type());
+    // So many times an interval, the number being NULL.
+    let interval = |data_type: &DataType| matches!(data_type, DataType::Interval(_));
+    if matches!(
+        operator,
+        ArithmeticOperator::Multiply | ArithmeticOperator::Divide
+    ) && (left_type.is_null() && interval(right_type)
+        || interval(left_type) && right_type.is_null())
+    {
+        let null = ScalarValue::IntervalMonthDayNano(None);
+        return Ok(Some(Expr::Literal(null, None)));
+    }
     if let Some(planned) = moments(operator, &left, left_type, &right, right_type, schema)? {
         return Ok(Some(planned));
     }

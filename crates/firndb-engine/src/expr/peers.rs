@@ -14,18 +14,18 @@ pub(super) fn framed(
     schema: &DFSchema,
 ) -> Result<Option<WindowFunction>> {
     let frame = &function.params.window_frame;
-    let (WindowFrameUnits::Range, Some(first)) = (frame.units, function.params.order_by.first())
-    else {
+    if frame.units != WindowFrameUnits::Range {
         return Ok(None);
-    };
+    }
+    let mut distant = true;
+    for key in &function.params.order_by {
+        distant &= has_distances(&key.expr.get_type(schema)?);
+    }
     let is_offset = |bound: &WindowFrameBound| match bound {
         WindowFrameBound::Preceding(by) | WindowFrameBound::Following(by) => !by.is_null(),
         WindowFrameBound::CurrentRow => false,
     };
-    if is_offset(&frame.start_bound)
-        || is_offset(&frame.end_bound)
-        || has_distances(&first.expr.get_type(schema)?)
-    {
+    if distant || is_offset(&frame.start_bound) || is_offset(&frame.end_bound) {
         return Ok(None);
     }
     let mut grouped = function.clone();
@@ -43,6 +43,6 @@ fn has_distances(data_type: &DataType) -> bool {
         || data_type.is_null()
         || matches!(
             data_type,
-            DataType::Boolean | DataType::Date32 | DataType::Timestamp(..) | DataType::List(_)
+            DataType::Boolean | DataType::Date32 | DataType::Timestamp(..)
         )
 }

@@ -69,6 +69,15 @@ pub(super) fn meeting(values: &[Expr], schema: &DFSchema) -> Result<Option<Vec<E
     }
 }
 
+/// [`meeting`], where each of the constants is of the others' type.
+pub(super) fn meeting_exactly(values: &[Expr], schema: &DFSchema) -> Result<Option<Vec<Expr>>> {
+    let typed = meeting(values, schema)?;
+    Ok(typed.filter(|typed| {
+        let mut pairs = values.iter().zip(typed);
+        pairs.all(|(value, typed)| value == typed || matches!(typed, Expr::Literal(_, _)))
+    }))
+}
+
 fn fields_of(values: &[Expr], schema: &DFSchema) -> Result<Vec<FieldRef>> {
     let fields = values.iter().map(|value| Ok(value.to_field(schema)?.1));
     fields.collect()
@@ -172,7 +181,9 @@ fn texts(fields: &[FieldRef]) -> Option<Vec<FieldRef>> {
         .iter()
         .map(|field| field.data_type().clone())
         .collect();
-    if types.iter().any(DataType::is_nested) || type_union_resolution(&types).is_some() {
+    let numbers = types.iter().any(DataType::is_numeric);
+    if types.iter().any(DataType::is_nested) || !numbers && type_union_resolution(&types).is_some()
+    {
         return None;
     }
     let target = Arc::new(Field::new("", text.data_type().clone(), true));

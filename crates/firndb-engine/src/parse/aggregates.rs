@@ -38,7 +38,7 @@ pub(super) fn rewrite(name: &str, function: &mut Function, given: &[Expr]) -> Op
             None
         }
         ("count", [_, _, ..]) if is_distinct(function) => {
-            set_arguments(function, vec![Expr::Tuple(given.to_vec())]);
+            set_arguments(function, vec![call("struct", given.to_vec())]);
             given.iter().for_each(|value| also(function, known(value)));
             None
         }

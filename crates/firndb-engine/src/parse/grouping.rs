@@ -3,6 +3,7 @@
 //! ```text
 //! GROUP BY CUBE (1, 2)                        ─▶  GROUP BY CUBE (a, b)                    positions are the select list's
 //! GROUP BY ROLLUP ((a, b), c)                 ─▶  GROUP BY GROUPING SETS ((a, b, c), (a, b), ())
+//! GROUP BY (a, b)                             ─▶  GROUP BY a, b
 //! GROUP BY ROLLUP (a, a)                      ─▶  GROUP BY GROUPING SETS ((a), (a), ())
 //! GROUP BY GROUPING SETS (ROLLUP (a, b), c)   ─▶  GROUP BY GROUPING SETS ((a, b), (a), (), (c))
 //! ```
@@ -46,6 +47,14 @@ pub(super) fn rewrite(select: &mut Select) -> Result<()> {
     let GroupByExpr::Expressions(keys, _) = &mut select.group_by else {
         return Ok(());
     };
+    // A row of keys is the keys.
+    if keys.iter().any(|key| matches!(key, Expr::Tuple(_))) {
+        let flat = std::mem::take(keys).into_iter().flat_map(|key| match key {
+            Expr::Tuple(members) => members,
+            key => vec![key],
+        });
+        *keys = flat.collect();
+    }
     for key in keys {
         let (Expr::Cube(members) | Expr::Rollup(members) | Expr::GroupingSets(members)) = key
         else {

@@ -4,7 +4,8 @@
 //! that an ORDER BY or a window above needs. That is wrong where a row of the other side may go without a match: it has NULL
 //! there. And where it is right, a later rule may lose the constant again, and the plan is refused. So the sides of joins that have
 //! constants are hidden behind an operator that passes rows on and says nothing of them. A sort by a constant costs next to nothing.
-//! A plan that is refused all the same is made again with every side hidden, and every input of a union.
+//! A plan that is refused all the same is made again with every side hidden, and every input of a union. So are rows
+//! of which a condition says that a column equals what is computed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,8 +15,10 @@ use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, Tr
 use datafusion::common::{Result, Statistics, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::EquivalenceProperties;
+use datafusion::physical_expr::expressions::{Column, Literal};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::execution_plan::{CardinalityEffect, replace_children_if_necessary};
+use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::filter_pushdown::{FilterDescription, FilterPushdownPhase};
 use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
 use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
@@ -39,6 +42,9 @@ impl PhysicalOptimizerRule for ConstantsBelowJoins {
         _: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         plan.transform_up(|node| {
+            if node.is::<FilterExec>() && equals_computed(&node) {
+                return Ok(Transformed::yes(Arc::new(OpaqueExec::new(node))));
+            }
             let joins = node.is::<HashJoinExec>()
                 || node.is::<NestedLoopJoinExec>()
                 || node.is::<SortMergeJoinExec>();
@@ -74,6 +80,14 @@ impl PhysicalOptimizerRule for ConstantsBelowJoins {
     fn schema_check(&self) -> bool {
         true
     }
+}
+
+/// Whether rows are known to have columns that equal computed values: `WHERE lower(c) = c`. A window that is partitioned by such a column
+/// would look for the value instead, and fail.
+fn equals_computed(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let classes = plan.equivalence_properties().eq_group();
+    let mut members = classes.iter().flat_map(|class| class.iter());
+    members.any(|member| !member.is::<Column>() && !member.is::<Literal>())
 }
 
 /// Passes rows on and says nothing of them.

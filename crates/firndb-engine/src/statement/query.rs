@@ -208,9 +208,15 @@ impl Scope {
     }
 }
 
-/// Whether DataFusion refuses a plan of its own rules: they left out a sort for a constant that another one lost.
+/// Whether DataFusion refuses a plan of its own rules: they left out a sort for a constant that another one lost, or took one column for another.
 fn is_refused(error: &DataFusionError) -> bool {
-    matches!(error.find_root(), DataFusionError::Plan(message) if message.contains("does not satisfy order requirements"))
+    match error.find_root() {
+        DataFusionError::Plan(message) => message.contains("does not satisfy order requirements"),
+        DataFusionError::Internal(message) => {
+            message.contains("does not match with the projection expression")
+        }
+        _ => false,
+    }
 }
 
 /// What the logical rules ask about one statement.

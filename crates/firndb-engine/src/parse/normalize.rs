@@ -576,6 +576,11 @@ impl VisitorMut for Normalizer<'_> {
         self.subqueries = self
             .subqueries
             .saturating_sub(usize::from(is_subquery(expr)));
+        if let Expr::InSubquery { subquery, .. } = expr
+            && let Err(error) = values::selected(subquery)
+        {
+            return ControlFlow::Break(Box::new(error));
+        }
         self.variables |= variables::read(expr).is_some();
         outer::rewrite(expr);
         collations::rewrite(expr);

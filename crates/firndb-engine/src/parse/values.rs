@@ -7,10 +7,11 @@
 //! ```
 
 use datafusion::sql::sqlparser::ast::{
-    CastKind, DataType, Expr, Query, SetExpr, TypedString, Value, Values,
+    CastKind, DataType, Expr, Query, SetExpr, TableFactor, TypedString, Value, Values,
 };
 
 use super::pieces::call;
+use crate::error::Result;
 
 /// Casts NULLs and string constants to what the other rows of their column are cast to.
 pub(super) fn typed(query: &mut Query) {
@@ -25,6 +26,24 @@ pub(super) fn typed(query: &mut Query) {
         cast_untyped(values, column);
         free_of_limits(values, column);
     }
+}
+
+/// `IN (VALUES …)` as `IN (SELECT * FROM (VALUES …))`: the planner asks a subquery for its select list.
+pub(super) fn selected(subquery: &mut Query) -> Result<()> {
+    if !matches!(subquery.body.as_ref(), SetExpr::Values(_)) {
+        return Ok(());
+    }
+    let mut outer = super::parse_query("SELECT * FROM (SELECT 1) AS listed")?;
+    if let SetExpr::Select(select) = outer.body.as_mut()
+        && let Some(from) = select.from.first_mut()
+        && let TableFactor::Derived {
+            subquery: inner, ..
+        } = &mut from.relation
+    {
+        std::mem::swap(inner.as_mut(), subquery);
+        *subquery = outer;
+    }
+    Ok(())
 }
 
 fn cast_untyped(values: &mut Values, column: usize) {

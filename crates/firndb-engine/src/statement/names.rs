@@ -117,7 +117,7 @@ pub(super) fn tell_casts_apart(function: &mut Function) {
     let FunctionArguments::List(list) = &mut function.args else {
         return;
     };
-    if !list.clauses.is_empty() || list.duplicate_treatment.is_some() {
+    if !list.clauses.is_empty() {
         // ORDER BY may have to name the argument as it is.
         return;
     }

@@ -32,6 +32,16 @@ pub(super) fn known(line: &str) -> Option<Error> {
             SqlState::InvalidColumnReference,
             format!("GROUP BY position {position} is not in select list"),
         )
+    } else if line.starts_with("Inconsistent data length across values list") {
+        (
+            SqlState::SyntaxError,
+            "VALUES lists must all be the same length".to_owned(),
+        )
+    } else if line.starts_with("For SELECT DISTINCT, ORDER BY expressions") {
+        (
+            SqlState::InvalidColumnReference,
+            "for SELECT DISTINCT, ORDER BY expressions must appear in select list".to_owned(),
+        )
     } else if line.starts_with("Too many columns! The subquery") {
         (
             SqlState::SyntaxError,

@@ -219,7 +219,9 @@ impl<'a> Binder<'a> {
         self.views.borrow_mut().push((String::new(), String::new()));
         let planned = self.planned(query, &PlannerContext::new());
         self.views.borrow_mut().pop();
-        super::sound(crate::expr::settled(planned?)?)
+        super::sound(crate::expr::settled(super::grouping_sets::rewrite(
+            planned?,
+        )?)?)
     }
 
     /// Plans a view as queries see it.
@@ -285,7 +287,10 @@ impl<'a> Binder<'a> {
         self.views.borrow_mut().pop();
         let plan = planned?;
         let plan = super::sound(plan)?;
-        let plan = select_outputs(crate::expr::settled(plan)?, view)?;
+        let plan = select_outputs(
+            crate::expr::settled(super::grouping_sets::rewrite(plan)?)?,
+            view,
+        )?;
         let names: Vec<String> = view.columns.iter().map(|name| fold(name)).collect();
         for (folded, written) in names.iter().zip(&view.columns) {
             self.scope.remember(folded, written);

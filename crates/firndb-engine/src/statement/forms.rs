@@ -31,7 +31,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::names::{Renames, name_columns, name_members, partly_named, tell_casts_apart};
 use super::syntax::{bare_query, derived, no_rows, select_from};
-use super::{apart, conditions, merged, multiset, pivot, positional, sorted};
+use super::{apart, conditions, grouping_sets, merged, multiset, pivot, positional, sorted};
 use crate::catalog::DATABASE;
 use crate::parse::{POSITIONAL, UNIQUE, call};
 
@@ -106,7 +106,7 @@ impl RelationPlanner for Relations {
             MERGED => merged::plan(subquery.as_ref().clone(), context)?,
             SETTLED => {
                 let plan = context.plan(derived(subquery.as_ref().clone(), None))?;
-                crate::expr::settled(plan)?
+                crate::expr::settled(grouping_sets::rewrite(plan)?)?
             }
             POSITIONAL => positional::plan(subquery.as_ref().clone(), context)?,
             SORTED => sorted::plan(subquery.as_ref().clone(), context)?,

@@ -9,6 +9,7 @@ use datafusion::logical_expr::planner::RelationPlannerContext;
 use datafusion::logical_expr::{Expr, ExprFunctionExt, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast::{Query, SetExpr, SetOperator};
 
+use super::grouping_sets;
 use super::syntax::{bare_query, derived};
 use crate::expr::{set_inputs, settled};
 use crate::{Error, SqlState};
@@ -37,7 +38,10 @@ pub(super) fn plan(query: Query, context: &mut dyn RelationPlannerContext) -> Re
         .map(|(qualifier, field)| (qualifier.cloned(), field.name().clone()))
         .collect();
     // Rows are numbered among those that they equal on the other side, too.
-    let (left, right) = set_inputs(settled(left)?, settled(right)?)?;
+    let (left, right) = set_inputs(
+        settled(grouping_sets::rewrite(left)?)?,
+        settled(grouping_sets::rewrite(right)?)?,
+    )?;
     let (left, right) = (numbered(left)?, numbered(right)?);
     let plan = match op {
         SetOperator::Intersect => LogicalPlanBuilder::intersect(left, right, true)?,

@@ -61,6 +61,7 @@ impl Binder<'_> {
     fn settled(&self, query: &ast::Query) -> Result<LogicalPlan> {
         let plan = self.planned(query, &self.context())?;
         let plan = self.scope.arguments.apply(plan)?;
+        let plan = crate::statement::grouping_sets::rewrite(plan)?;
         crate::statement::sound(crate::expr::settled(plan)?)
     }
 

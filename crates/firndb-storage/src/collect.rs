@@ -13,7 +13,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -61,6 +61,8 @@ const CHUNK: usize = 512;
 /// While there is work now and then, the collector looks by itself and nobody has to wake it.
 const NAP: Duration = Duration::from_millis(1);
 const NAPS: u32 = 20;
+/// How long one who wants everything freed waits for operations of other threads.
+const PATIENCE: Duration = Duration::from_millis(250);
 
 #[derive(Default)]
 struct Work {
@@ -172,16 +174,26 @@ impl Collector {
         self.resources.clock.bell().alarm();
     }
 
-    /// Collects until nothing more can be freed, or what is left waits for snapshots or for operations of other threads that do not end.
+    /// Collects until nothing more can be freed, or what is left waits for snapshots or for operations of other threads that do not end
+    /// within [`PATIENCE`].
     pub(crate) fn collect(&self) {
-        let mut patience = 1000;
-        while patience > 0 {
+        let mut waits_since: Option<Instant> = None;
+        loop {
             let left = self.pass(&mut self.work.lock(), true);
-            if !left.progress {
-                if !left.operations {
-                    return;
-                }
-                patience -= 1;
+            if left.progress {
+                waits_since = None;
+                continue;
+            }
+            if !left.operations {
+                return;
+            }
+            // A thread that was interrupted in the middle of its operation has to get a processor first.
+            let waited = waits_since.get_or_insert_with(Instant::now).elapsed();
+            if waited > PATIENCE {
+                return;
+            } else if waited > NAP {
+                std::thread::sleep(NAP);
+            } else {
                 std::thread::yield_now();
             }
         }

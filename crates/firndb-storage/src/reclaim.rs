@@ -35,6 +35,9 @@ fn thread_hint() -> usize {
 pub(crate) struct Reclaimer {
     epochs: Epochs<Standard>,
     limbo: Mutex<VecDeque<(u64, Garbage)>>,
+    /// What threads are freeing just now. Counted under the latch of `limbo` when it is taken out of there, so a thing that is not freed yet
+    /// is always seen in one of the two.
+    freeing: AtomicUsize,
 }
 
 impl Reclaimer {
@@ -42,6 +45,7 @@ impl Reclaimer {
         Self {
             epochs: Epochs::new(PINS),
             limbo: Mutex::new(VecDeque::new()),
+            freeing: AtomicUsize::new(0),
         }
     }
 
@@ -67,7 +71,7 @@ impl Reclaimer {
         self.limbo.lock().push_back((epoch, garbage));
     }
 
-    /// Frees what may be freed. Gives the number of things that still wait.
+    /// Frees what may be freed. Gives the number of things that still wait, or that other threads are freeing.
     pub(crate) fn reclaim(&self) -> usize {
         let passed = self.passed();
         loop {
@@ -76,14 +80,32 @@ impl Reclaimer {
             match limbo.front() {
                 Some(&(epoch, _)) if epoch <= passed => {
                     let garbage = limbo.pop_front();
+                    let _freeing = Freeing::begin(&self.freeing);
                     drop(limbo);
                     if let Some((_, garbage)) = garbage {
                         garbage();
                     }
                 }
-                _ => return limbo.len(),
+                _ => return limbo.len() + self.freeing.load(Ordering::Acquire),
             }
         }
+    }
+}
+
+/// Counts something that is being freed until it is dropped.
+struct Freeing<'r>(&'r AtomicUsize);
+
+impl<'r> Freeing<'r> {
+    fn begin(count: &'r AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Freeing<'_> {
+    fn drop(&mut self) {
+        // Whoever reads the count then sees what was freed.
+        self.0.fetch_sub(1, Ordering::Release);
     }
 }
 

@@ -6,37 +6,42 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{NullEquality, Result};
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Expr, LogicalPlan};
-use datafusion::optimizer::eliminate_cross_join::EliminateCrossJoin;
-use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::{ApplyOrder, Optimizer, OptimizerConfig, OptimizerRule};
 
+type Rule = Arc<dyn OptimizerRule + Send + Sync>;
+
 /// The rules.
-pub(super) fn logical() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
-    let (cross_join, filters) = (EliminateCrossJoin::new(), PushDownFilter::new());
+pub(super) fn logical() -> Vec<Rule> {
     let rules = Optimizer::new().rules.into_iter();
     rules
         .map(|rule| match rule.name() {
-            name if name == cross_join.name() => {
-                Arc::new(NullsKept(EliminateCrossJoin::new())) as _
-            }
-            name if name == filters.name() => Arc::new(GroupsKept(PushDownFilter::new())) as _,
+            "eliminate_cross_join" => Arc::new(Kept {
+                rule,
+                keeps: joins_nulls,
+            }) as Rule,
+            "push_down_filter" => Arc::new(Kept {
+                rule,
+                keeps: filters_a_row_of_nothing,
+            }),
             _ => rule,
         })
         .collect()
 }
 
-/// DataFusion 55 takes a chain of inner joins apart and makes it anew of keys that NULL never equals, also where
-/// `IS NOT DISTINCT FROM` joined. Chains with such a join stay as they are.
+/// A rule that leaves some plans as they are.
 #[derive(Debug)]
-struct NullsKept(EliminateCrossJoin);
+struct Kept {
+    rule: Rule,
+    keeps: fn(&LogicalPlan) -> Result<bool>,
+}
 
-impl OptimizerRule for NullsKept {
+impl OptimizerRule for Kept {
     fn name(&self) -> &str {
-        self.0.name()
+        self.rule.name()
     }
 
     fn apply_order(&self) -> Option<ApplyOrder> {
-        self.0.apply_order()
+        self.rule.apply_order()
     }
 
     fn rewrite(
@@ -44,48 +49,46 @@ impl OptimizerRule for NullsKept {
         plan: LogicalPlan,
         config: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
-        let nulls_join = plan.exists(|node| {
-            Ok(matches!(node, LogicalPlan::Join(join)
-                if join.null_equality == NullEquality::NullEqualsNull))
-        })?;
-        if nulls_join {
-            return Ok(Transformed::no(plan));
+        match (self.keeps)(&plan)? {
+            true => Ok(Transformed::no(plan)),
+            false => self.rule.rewrite(plan, config),
         }
-        self.0.rewrite(plan, config)
     }
+}
+
+/// DataFusion 55 takes a chain of inner joins apart and makes it anew of keys that NULL never equals, also where
+/// `IS NOT DISTINCT FROM` joined. Chains with such a join stay as they are.
+fn joins_nulls(plan: &LogicalPlan) -> Result<bool> {
+    plan.exists(|node| {
+        Ok(matches!(node, LogicalPlan::Join(join)
+            if join.null_equality == NullEquality::NullEqualsNull))
+    })
 }
 
 /// DataFusion 55 pushes a condition without columns below every aggregate, of which one without keys, or with the empty grouping set, has a row
 /// where its input has none: `SELECT count(*) FROM t HAVING NULL`. There the conditions stay above.
-#[derive(Debug)]
-struct GroupsKept(PushDownFilter);
+fn filters_a_row_of_nothing(plan: &LogicalPlan) -> Result<bool> {
+    let LogicalPlan::Filter(filter) = plan else {
+        return Ok(false);
+    };
+    let LogicalPlan::Aggregate(aggregate) = filter.input.as_ref() else {
+        return Ok(false);
+    };
+    let mut keys = aggregate.group_expr.iter();
+    let conditions = split_conjunction(&filter.predicate);
+    Ok(keys.all(|key| matches!(key, Expr::GroupingSet(_)))
+        && conditions
+            .iter()
+            .any(|condition| condition.column_refs().is_empty()))
+}
 
-impl OptimizerRule for GroupsKept {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
+#[cfg(test)]
+mod tests {
+    use super::logical;
 
-    fn apply_order(&self) -> Option<ApplyOrder> {
-        self.0.apply_order()
-    }
-
-    fn rewrite(
-        &self,
-        plan: LogicalPlan,
-        config: &dyn OptimizerConfig,
-    ) -> Result<Transformed<LogicalPlan>> {
-        if let LogicalPlan::Filter(filter) = &plan
-            && let LogicalPlan::Aggregate(aggregate) = filter.input.as_ref()
-            && !aggregate
-                .group_expr
-                .iter()
-                .any(|key| !matches!(key, Expr::GroupingSet(_)))
-            && split_conjunction(&filter.predicate)
-                .iter()
-                .any(|condition| condition.column_refs().is_empty())
-        {
-            return Ok(Transformed::no(plan));
-        }
-        self.0.rewrite(plan, config)
+    #[test]
+    fn each_rule_that_is_kept_from_some_plans_exists() {
+        let rules = format!("{:?}", logical());
+        assert_eq!(rules.matches("Kept {").count(), 2);
     }
 }

@@ -41,7 +41,7 @@ pub(crate) fn unified_case(mut case: Case, schema: &DFSchema) -> Result<Transfor
     };
     let mut types = types_of(&branches)?;
     // Numbers may stand beside words, all of them being text then.
-    let values: Vec<Expr> = branches.iter().map(|branch| Expr::clone(branch)).collect();
+    let values: Vec<&Expr> = branches.iter().map(|branch| &***branch).collect();
     let typed = match get_coerce_type_for_case_expression(&types, None) {
         None => untyped::meeting(&values, schema)?,
         Some(_) => untyped::meeting_exactly(&values, schema)?,

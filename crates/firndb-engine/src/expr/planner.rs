@@ -94,7 +94,7 @@ impl ExprPlanner for CheckedOperators {
         members: Vec<Expr>,
         schema: &DFSchema,
     ) -> Result<PlannerResult<Vec<Expr>>> {
-        let typed = untyped::meeting(&members, schema)?;
+        let typed = untyped::meeting(&members.iter().collect::<Vec<_>>(), schema)?;
         Ok(PlannerResult::Original(typed.unwrap_or(members)))
     }
 

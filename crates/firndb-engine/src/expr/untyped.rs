@@ -46,10 +46,11 @@ pub(super) fn typed_call(function: &ScalarFunction, schema: &DFSchema) -> Result
     let Some(untyped) = function.func.inner().downcast_ref::<Untyped>() else {
         return Ok(None);
     };
-    let fields = fields_of(&function.args, schema)?;
-    let constants: Vec<bool> = function.args.iter().map(is_string_constant).collect();
+    let args: Vec<&Expr> = function.args.iter().collect();
+    let fields = fields_of(&args, schema)?;
+    let constants: Vec<bool> = args.iter().map(|arg| is_string_constant(arg)).collect();
     let args = match untyped.meeting.typed(&fields, &constants) {
-        Some(wanted) => cast(&function.args, &fields, &wanted)?,
+        Some(wanted) => cast(&args, &fields, &wanted)?,
         None => function.args.clone(),
     };
     let call = ScalarFunction::new_udf(Arc::clone(&untyped.inner), args);
@@ -57,8 +58,11 @@ pub(super) fn typed_call(function: &ScalarFunction, schema: &DFSchema) -> Result
 }
 
 /// Values of one result, the string constants among them in the type of the others; `None` where they stay as they are.
-pub(super) fn meeting(values: &[Expr], schema: &DFSchema) -> Result<Option<Vec<Expr>>> {
-    let constants: Vec<bool> = values.iter().map(is_string_constant).collect();
+pub(super) fn meeting(values: &[&Expr], schema: &DFSchema) -> Result<Option<Vec<Expr>>> {
+    let constants: Vec<bool> = values
+        .iter()
+        .map(|value| is_string_constant(value))
+        .collect();
     if !constants.contains(&true) {
         return Ok(None);
     }
@@ -70,25 +74,25 @@ pub(super) fn meeting(values: &[Expr], schema: &DFSchema) -> Result<Option<Vec<E
 }
 
 /// [`meeting`], where each of the constants is of the others' type.
-pub(super) fn meeting_exactly(values: &[Expr], schema: &DFSchema) -> Result<Option<Vec<Expr>>> {
+pub(super) fn meeting_exactly(values: &[&Expr], schema: &DFSchema) -> Result<Option<Vec<Expr>>> {
     let typed = meeting(values, schema)?;
     Ok(typed.filter(|typed| {
         let mut pairs = values.iter().zip(typed);
-        pairs.all(|(value, typed)| value == typed || matches!(typed, Expr::Literal(_, _)))
+        pairs.all(|(value, typed)| *value == typed || matches!(typed, Expr::Literal(_, _)))
     }))
 }
 
-fn fields_of(values: &[Expr], schema: &DFSchema) -> Result<Vec<FieldRef>> {
+fn fields_of(values: &[&Expr], schema: &DFSchema) -> Result<Vec<FieldRef>> {
     let fields = values.iter().map(|value| Ok(value.to_field(schema)?.1));
     fields.collect()
 }
 
-fn cast(values: &[Expr], fields: &[FieldRef], wanted: &[FieldRef]) -> Result<Vec<Expr>> {
+fn cast(values: &[&Expr], fields: &[FieldRef], wanted: &[FieldRef]) -> Result<Vec<Expr>> {
     let pairs = values.iter().zip(fields.iter().zip(wanted));
     pairs
         .map(|(value, (from, to))| match Arc::ptr_eq(from, to) {
-            true => Ok(value.clone()),
-            false => Ok(Cast::call(value.clone(), from, to, Rule::Explicit)?),
+            true => Ok((*value).clone()),
+            false => Ok(Cast::call((*value).clone(), from, to, Rule::Explicit)?),
         })
         .collect()
 }

@@ -90,12 +90,6 @@ pub(super) fn pg_settings(settings: &[SettingRow]) -> Rows {
     rows
 }
 
-/// A function: its kind, and whether two calls may differ.
-struct Listed {
-    kind: &'static str,
-    volatility: Option<Volatility>,
-}
-
 pub(super) fn functions(catalog: &CatalogState, state: &SessionState) -> Rows {
     let mut rows = Rows::new(&[
         ("database_name", Text),
@@ -172,50 +166,20 @@ pub(super) fn functions(catalog: &CatalogState, state: &SessionState) -> Rows {
 
 /// The functions that come with the system, by name and kind. Names that begin with two underscores are its own.
 fn built_in(state: &SessionState) -> BTreeMap<(String, &'static str), Option<Volatility>> {
-    let scalars = state.scalar_functions().iter().map(|(name, function)| {
-        let volatility = Some(function.signature().volatility);
-        (
-            name,
-            Listed {
-                kind: "scalar",
-                volatility,
-            },
-        )
-    });
-    let aggregates = state.aggregate_functions().iter().map(|(name, function)| {
-        let volatility = Some(function.signature().volatility);
-        (
-            name,
-            Listed {
-                kind: "aggregate",
-                volatility,
-            },
-        )
-    });
-    let windows = state.window_functions().iter().map(|(name, function)| {
-        let volatility = Some(function.signature().volatility);
-        (
-            name,
-            Listed {
-                kind: "window",
-                volatility,
-            },
-        )
-    });
-    let tables = state.table_functions().keys().map(|name| {
-        (
-            name,
-            Listed {
-                kind: "table",
-                volatility: None,
-            },
-        )
-    });
+    let scalars = state.scalar_functions().iter();
+    let scalars = scalars.map(|(name, one)| (name, "scalar", Some(one.signature().volatility)));
+    let aggregates = state.aggregate_functions().iter();
+    let aggregates =
+        aggregates.map(|(name, one)| (name, "aggregate", Some(one.signature().volatility)));
+    let windows = state.window_functions().iter();
+    let windows = windows.map(|(name, one)| (name, "window", Some(one.signature().volatility)));
+    let tables = state.table_functions().keys();
+    let tables = tables.map(|name| (name, "table", None));
     scalars
         .chain(aggregates)
         .chain(windows)
         .chain(tables)
-        .map(|(name, listed)| ((name.clone(), listed.kind), listed.volatility))
+        .map(|(name, kind, volatility)| ((name.clone(), kind), volatility))
         .chain(macro_names().map(|name| ((name.to_owned(), "scalar"), Some(Volatility::Immutable))))
         .filter(|((name, _), _)| !name.starts_with("__"))
         .collect()

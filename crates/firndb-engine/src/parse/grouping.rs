@@ -10,9 +10,10 @@
 
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Select,
-    SelectItem, Value,
+    SelectItem,
 };
 
+use super::outputs::{by_number, is_wild};
 use crate::error::{Error, Result, SqlState};
 
 /// How many grouping sets GROUP BY asks for: those of its CUBEs, ROLLUPs and GROUPING SETS multiply.
@@ -124,40 +125,21 @@ fn nested(set: &[Expr]) -> Option<(Kind, Vec<Vec<Expr>>)> {
 
 /// The expression of the select list that a number names.
 fn at_position(member: &mut Expr, items: &[SelectItem]) -> Result<()> {
-    let Expr::Value(value) = member else {
-        return Ok(());
-    };
-    let Value::Number(digits, _) = &value.value else {
-        return Ok(());
-    };
-    let Ok(place) = digits.parse::<usize>() else {
-        return Ok(());
-    };
-    let behind_wild = items.iter().take(place).any(is_wild);
-    let item = place.checked_sub(1).and_then(|place| items.get(place));
-    match item {
-        Some(SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. })
-            if !behind_wild =>
-        {
+    match by_number(member, items) {
+        None => Ok(()),
+        Some((_, Some(expr))) => {
             *member = expr.clone();
             Ok(())
         }
-        _ if items.iter().any(is_wild) => Err(Error::unsupported(
+        Some(_) if items.iter().any(is_wild) => Err(Error::unsupported(
             "a position in grouping sets beside * is not supported",
         )
         .with_hint("Write the column's name.")),
-        _ => Err(Error::new(
+        Some((place, None)) => Err(Error::new(
             SqlState::InvalidColumnReference,
             format!("GROUP BY position {place} is not in select list"),
         )),
     }
-}
-
-fn is_wild(item: &SelectItem) -> bool {
-    !matches!(
-        item,
-        SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. }
-    )
 }
 
 /// Whether a CUBE or ROLLUP has members of several columns, or one twice.

@@ -5,10 +5,11 @@
 //! ```
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, LimitClause, OrderByExpr, OrderByKind, Query, SelectItem, SetExpr, Value,
+    BinaryOperator, Expr, LimitClause, OrderByExpr, OrderByKind, Query, SelectItem, SetExpr,
     WindowSpec, WindowType,
 };
 
+use super::outputs::{by_number, is_wild, output};
 use super::pieces::call;
 use crate::error::{Error, Result, SqlState};
 
@@ -31,7 +32,7 @@ pub(super) fn keep(query: &mut Query, quantity: Expr) -> Result<()> {
         .iter()
         .map(|key| {
             Ok(OrderByExpr {
-                expr: output(&key.expr, &select.projection)?,
+                expr: sorted_by(&key.expr, &select.projection)?,
                 ..key.clone()
             })
         })
@@ -80,34 +81,17 @@ fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
     }
 }
 
-/// The expression that a key of ORDER BY names by an alias or a number.
-fn output(key: &Expr, items: &[SelectItem]) -> Result<Expr> {
-    let named = |name: &str| {
-        items.iter().find_map(|item| match item {
-            SelectItem::ExprWithAlias { expr, alias } if alias.value == name => Some(expr.clone()),
-            _ => None,
-        })
-    };
-    Ok(match key {
-        Expr::Identifier(name) => named(&name.value).unwrap_or_else(|| key.clone()),
-        Expr::Value(value) => match &value.value {
-            Value::Number(digits, _) => {
-                let place = digits.parse::<usize>().ok();
-                match place.and_then(|place| items.get(place.checked_sub(1)?)) {
-                    Some(
-                        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. },
-                    ) => expr.clone(),
-                    Some(_) => return Err(unsupported("by the position of a column of *")),
-                    None => {
-                        return Err(Error::new(
-                            SqlState::InvalidColumnReference,
-                            format!("ORDER BY position {digits} is not in select list"),
-                        ));
-                    }
-                }
-            }
-            _ => key.clone(),
-        },
-        _ => key.clone(),
-    })
+/// A key of ORDER BY, or the expression that it names by an alias or a number.
+fn sorted_by(key: &Expr, items: &[SelectItem]) -> Result<Expr> {
+    match (output(key, items), by_number(key, items)) {
+        (Some(expr), _) => Ok(expr.clone()),
+        (None, None) => Ok(key.clone()),
+        (None, Some(_)) if items.iter().any(is_wild) => {
+            Err(unsupported("by the position of a column of *"))
+        }
+        (None, Some((place, _))) => Err(Error::new(
+            SqlState::InvalidColumnReference,
+            format!("ORDER BY position {place} is not in select list"),
+        )),
+    }
 }

@@ -16,7 +16,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::names::NAMED;
 use super::syntax::derived;
-use crate::parse::UNIQUE;
+use crate::parse::{UNIQUE, output};
 
 /// Whether a branch of a set operation may have two columns of one name.
 pub(super) fn repeats(select: &Select) -> bool {
@@ -93,7 +93,7 @@ fn has_like_keys(select: &Select) -> bool {
     });
     let mut casts = false;
     for key in keys {
-        let key = item_of(key, &select.projection).unwrap_or(key);
+        let key = output(key, &select.projection).unwrap_or(key);
         let mut without = key.clone();
         let mut bared = Bared { casts: false };
         let ControlFlow::Continue(()) = without.visit(&mut bared);
@@ -107,31 +107,6 @@ fn has_like_keys(select: &Select) -> bool {
                 .filter(|(other, _)| other != key)
                 .any(|(_, other)| other == without)
         })
-}
-
-/// The expression of the select list that a key names.
-fn item_of<'a>(key: &Expr, items: &'a [SelectItem]) -> Option<&'a Expr> {
-    let named = |name: &str| {
-        items.iter().find_map(|item| match item {
-            SelectItem::ExprWithAlias { expr, alias } if alias.value == name => Some(expr),
-            _ => None,
-        })
-    };
-    match key {
-        Expr::Identifier(name) => named(&name.value),
-        Expr::Value(value) => match &value.value {
-            Value::Number(digits, _) => {
-                match items.get(digits.parse::<usize>().ok()?.checked_sub(1)?)? {
-                    SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
-                        Some(expr)
-                    }
-                    _ => None,
-                }
-            }
-            _ => None,
-        },
-        _ => None,
-    }
 }
 
 /// Takes away casts, parentheses and the tables before columns.

@@ -29,8 +29,11 @@ pub fn one_nan(values: &ArrayRef) -> Option<ArrayRef> {
     }
 }
 
-/// Rows with one NaN.
-pub(crate) fn rows_with_one_nan(rows: RecordBatch) -> Result<RecordBatch> {
+/// Rows whose floating point columns have one NaN: the same, where they hold no other.
+///
+/// # Errors
+/// None of its own: the columns fit the rows as they did.
+pub fn rows_with_one_nan(rows: RecordBatch) -> Result<RecordBatch> {
     let changed: Vec<Option<ArrayRef>> = rows.columns().iter().map(one_nan).collect();
     if changed.iter().all(Option::is_none) {
         return Ok(rows);

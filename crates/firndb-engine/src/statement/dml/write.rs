@@ -1,10 +1,9 @@
 //! Writing rows: small numbers into hot blocks, large ones born frozen, and which slots a statement has touched.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
-use arrow::array::{RecordBatch, RecordBatchOptions};
-use firndb_storage::frozen::one_nan;
+use arrow::array::RecordBatch;
+use firndb_storage::frozen::rows_with_one_nan;
 use firndb_storage::{BulkInsert, Table, Transaction};
 
 use crate::Result;
@@ -60,14 +59,9 @@ impl<'a> Writer<'a> {
         if let Some(bulk) = self.bulk {
             bulk.finish()?;
         }
-        for rows in &self.waiting {
-            let columns = rows.columns().iter();
-            let columns =
-                columns.map(|column| one_nan(column).unwrap_or_else(|| Arc::clone(column)));
-            let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
-            let rows =
-                RecordBatch::try_new_with_options(rows.schema(), columns.collect(), &options)?;
-            self.table.insert(self.transaction, &rows)?;
+        for rows in self.waiting {
+            self.table
+                .insert(self.transaction, &rows_with_one_nan(rows)?)?;
         }
         Ok(self.rows as u64)
     }

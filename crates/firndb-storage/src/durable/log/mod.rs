@@ -15,10 +15,13 @@
 //! - A log that stays when its database is closed ends with a group without records ([`Log::seal`]): nothing before it is taken for a torn tail.
 //! - After a write that failed for want of space the next group goes to the same place. After any other failure, and after a sync that failed, nothing is written
 //!   any more: what is durable is unknown.
-//! - Records that nobody waits for ([`Log::note`]) survive a failed write: they go into the next group. The others were reported as failed, and go.
+//! - Records that nobody waits for ([`Log::note`]) survive a failed write: they go into the next group, or wait for one. The others were reported as failed,
+//!   and go. So each group is written once, whatever becomes of it, and a leader's work ends on a full disk, too.
 
 mod header;
 mod scan;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -291,7 +294,7 @@ impl Log {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The leader's work. The state is unlocked while it writes.
+    /// The leader's work: ends when no group waits, or when all that waits are records that were saved. The state is unlocked while it writes.
     fn write_pending<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         while state.broken.is_none()
             && let Some(pending) = state.pending.pop_front()
@@ -328,8 +331,10 @@ impl Log {
                     }
                     // What is in the file beyond the end is unknown.
                     state.length = at;
-                    state.keep(&pending);
                     let _ = pending.group.outcome.set(Err(failure));
+                    if state.keep(&pending) == Kept::Alone {
+                        break;
+                    }
                 }
             }
         }
@@ -445,10 +450,10 @@ impl State {
         Arc::clone(&pending.group)
     }
 
-    /// Saves what is not lost with a group that failed.
-    fn keep(&mut self, failed: &Pending) {
+    /// Saves what is not lost with a group that failed: in front of the next one.
+    fn keep(&mut self, failed: &Pending) -> Kept {
         if failed.kept.is_empty() {
-            return;
+            return Kept::WithOthers;
         }
         let mut saved = Pending::default();
         for part in &failed.kept {
@@ -458,8 +463,28 @@ impl State {
                 .extend_from_slice(&failed.payload[part.clone()]);
             saved.kept.push(start..saved.payload.len());
         }
-        self.pending.push_front(saved);
+        let Some(next) = self.pending.front_mut() else {
+            self.pending.push_back(saved);
+            return Kept::Alone;
+        };
+        let by = saved.payload.len();
+        let kept = next.kept.iter();
+        saved
+            .kept
+            .extend(kept.map(|part| part.start + by..part.end + by));
+        saved.payload.append(&mut next.payload);
+        (next.payload, next.kept) = (saved.payload, saved.kept);
+        Kept::WithOthers
     }
+}
+
+/// What became of the records that a failed group leaves.
+#[derive(Debug, PartialEq, Eq)]
+enum Kept {
+    /// They are in a group that waits, or there are none.
+    WithOthers,
+    /// No other group waits.
+    Alone,
 }
 
 /// Writes a group, with zeros behind it when the file has to grow. Gives the file's length.

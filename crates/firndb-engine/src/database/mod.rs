@@ -17,6 +17,7 @@ mod compiled;
 mod connection;
 mod execute;
 mod file;
+mod foreign_settings;
 mod maintenance;
 mod null_order;
 mod plans;

@@ -7,8 +7,9 @@ use datafusion::sql::sqlparser::ast::{self, Value};
 
 use super::answers::{strings, table};
 use super::execute::Call;
+use super::foreign_settings;
 use super::session::{Inner, Session};
-use super::settings::{is_without_effect, known};
+use super::settings::known;
 use crate::catalog::fold;
 use crate::error::Result;
 use crate::parse::Source;
@@ -28,8 +29,15 @@ impl Session {
             Value::SingleQuotedString(text) | Value::DoubleQuotedString(text) => text.clone(),
             other => other.to_string(),
         });
+        if foreign_settings::takes(name, argument.as_deref())? {
+            return Ok(Outcome::done("PRAGMA"));
+        }
         match (name, argument) {
-            (name, _) if is_without_effect(name) => Ok(Outcome::done("PRAGMA")),
+            ("platform", None) => {
+                let platform = format!("{}_{}", std::env::consts::OS, std::env::consts::ARCH);
+                table(&[("platform", strings([platform.as_str()]))])
+            }
+            ("collations", None) => table(&[("collname", strings(["binary", "nocase"]))]),
             ("version", None) => {
                 let version = env!("CARGO_PKG_VERSION");
                 table(&[("library_version", strings([version]))])

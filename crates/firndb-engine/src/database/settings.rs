@@ -10,6 +10,7 @@ use super::answers::{strings, table};
 use super::connection::{environment, use_threads};
 use super::execute::Call;
 use super::file;
+use super::foreign_settings;
 use super::null_order::{self, reach_operators};
 use super::session::{Inner, Session};
 use super::shown_settings::{SETTINGS, Settings, ShownSettings, is_global};
@@ -31,103 +32,6 @@ const SYNONYMS: [(&str, &str); 7] = [
     ("schema", "search_path"),
     ("access_mode_read_only", "default_transaction_read_only"),
 ];
-
-/// Settings of PostgreSQL and DuckDB that change no result: scripts that set them run. SET and PRAGMA take them and keep nothing.
-const WITHOUT_EFFECT: [&str; 89] = [
-    "allocator_flush_threshold",
-    "asof_loop_join_threshold",
-    "autoinstall_known_extensions",
-    "autoload_known_extensions",
-    "bytea_output",
-    "catalog_error_max_schemas",
-    "checkpoint_threshold",
-    "client_min_messages",
-    "cpu_tuple_cost",
-    "debug_asof_iejoin",
-    "debug_force_external",
-    "debug_force_no_cross_product",
-    "debug_window_mode",
-    "default_statistics_target",
-    "disable_checkpoint_on_shutdown",
-    "disable_force_parallelism",
-    "disable_logging",
-    "disable_object_cache",
-    "disable_optimizer",
-    "disable_print_progress_bar",
-    "disable_profiling",
-    "disable_progress_bar",
-    "disable_verification",
-    "disable_verify_external",
-    "disable_verify_fetch_row",
-    "disable_verify_parallelism",
-    "disable_verify_serializer",
-    "disabled_optimizers",
-    "dynamic_or_filter_threshold",
-    "enable_bitmapscan",
-    "enable_checkpoint_on_shutdown",
-    "enable_external_access",
-    "enable_force_parallelism",
-    "enable_hashagg",
-    "enable_hashjoin",
-    "enable_http_metadata_cache",
-    "enable_incremental_sort",
-    "enable_indexonlyscan",
-    "enable_indexscan",
-    "enable_logging",
-    "enable_material",
-    "enable_memoize",
-    "enable_mergejoin",
-    "enable_nestloop",
-    "enable_object_cache",
-    "enable_optimizer",
-    "enable_print_progress_bar",
-    "enable_profile",
-    "enable_profiling",
-    "enable_progress_bar",
-    "enable_seqscan",
-    "enable_sort",
-    "enable_verification",
-    "explain_output",
-    "external_threads",
-    "extra_float_digits",
-    "force_checkpoint",
-    "force_compression",
-    "force_external",
-    "force_parallelism",
-    "immediate_transaction_mode",
-    "jit",
-    "lambda_syntax",
-    "late_materialization_max_rows",
-    "maintenance_work_mem",
-    "max_parallel_workers_per_gather",
-    "max_temp_directory_size",
-    "merge_join_threshold",
-    "min_parallel_table_scan_size",
-    "nested_loop_join_threshold",
-    "ordered_aggregate_threshold",
-    "parallel_setup_cost",
-    "parallel_tuple_cost",
-    "partitioned_write_flush_threshold",
-    "perfect_ht_threshold",
-    "pivot_filter_threshold",
-    "pivot_limit",
-    "prefer_range_joins",
-    "preserve_insertion_order",
-    "profile_output",
-    "profiling_mode",
-    "random_page_cost",
-    "streaming_buffer_size",
-    "verify_external",
-    "verify_fetch_row",
-    "verify_parallelism",
-    "verify_serializer",
-    "wal_autocheckpoint",
-    "work_mem",
-];
-
-pub(super) fn is_without_effect(name: &str) -> bool {
-    WITHOUT_EFFECT.contains(&fold(name.trim_matches('"')).as_str())
-}
 
 impl Session {
     /// Runs a statement on settings; `None` when it is none after all.
@@ -153,8 +57,10 @@ impl Session {
                         }
                     }
                     ast::Reset::ConfigurationParameter(name) => {
-                        let name = known(&name.to_string())?;
-                        self.reset(inner, name)?;
+                        let name = name.to_string();
+                        if !foreign_settings::takes(&name, None)? {
+                            self.reset(inner, known(&name)?)?;
+                        }
                     }
                 }
                 Ok(Some(Outcome::done("RESET")))
@@ -210,10 +116,13 @@ impl Session {
                 if matches!(scope, Some(ast::ContextModifier::Local)) {
                     return Err(Error::unsupported("SET LOCAL is not supported"));
                 }
-                if is_without_effect(&variable.to_string()) {
+                let texts = values.iter().map(text).collect::<Result<Vec<_>>>()?;
+                if foreign_settings::takes(
+                    &variable.to_string(),
+                    texts.first().map(String::as_str),
+                )? {
                     return Ok(Outcome::done("SET"));
                 }
-                let texts = values.iter().map(text).collect::<Result<Vec<_>>>()?;
                 let name = known(&variable.to_string())?;
                 if let [only] = texts.as_slice()
                     && only.eq_ignore_ascii_case("default")
@@ -565,7 +474,7 @@ fn replace_environment(
     inner.state = Arc::new(builder.with_runtime_env(environment).build());
 }
 
-fn boolean(name: &str, value: &str) -> Result<bool> {
+pub(super) fn boolean(name: &str, value: &str) -> Result<bool> {
     match fold(value).as_str() {
         "on" | "true" | "yes" | "1" => Ok(true),
         "off" | "false" | "no" | "0" => Ok(false),

@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CastKind, Cte, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments,
-    GroupByExpr, Ident, OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr, SetOperator,
-    Value, visit_relations,
+    GroupByExpr, Ident, ObjectName, OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr,
+    SetOperator, TableFactor, Value, With, helpers::attached_token::AttachedToken, visit_relations,
 };
 
 use super::names::text_name;
@@ -176,8 +176,41 @@ fn is_ambiguous(name: &Ident, items: &[SelectItem]) -> bool {
     aliased && found.len() > 1
 }
 
-/// Whether a common table expression that refers to itself is sorted: there is no moment at which it could be.
-pub(super) fn sorts_recursion(table: &Cte) -> bool {
+/// LIMIT of a common table expression that refers to itself bounds its rows, as in SQLite:
+/// `r AS (a UNION ALL b LIMIT n)` is `r AS (WITH RECURSIVE r AS (a UNION ALL b) SELECT * FROM r LIMIT n)`. 0A000 for ORDER BY: there is no moment at
+/// which it could be sorted.
+pub(super) fn bound_recursion(table: &mut Cte) -> Result<()> {
+    if !is_recursive(table) {
+        return Ok(());
+    }
+    if table.query.order_by.is_some() {
+        return Err(Error::unsupported(
+            "ORDER BY in a recursive query is not supported",
+        ));
+    }
+    if table.query.limit_clause.is_none() && table.query.fetch.is_none() {
+        return Ok(());
+    }
+    let mut bounded = super::parse_query("SELECT * FROM x")?;
+    if let SetExpr::Select(select) = bounded.body.as_mut()
+        && let Some(from) = select.from.first_mut()
+        && let TableFactor::Table { name, .. } = &mut from.relation
+    {
+        *name = ObjectName::from(table.alias.name.clone());
+    }
+    bounded.limit_clause = table.query.limit_clause.take();
+    bounded.fetch = table.query.fetch.take();
+    bounded.with = Some(With {
+        with_token: AttachedToken::empty(),
+        recursive: true,
+        cte_tables: vec![table.clone()],
+    });
+    *table.query = bounded;
+    Ok(())
+}
+
+/// Whether a common table expression is a union that refers to itself.
+fn is_recursive(table: &Cte) -> bool {
     let union = matches!(
         table.query.body.as_ref(),
         SetExpr::SetOperation {
@@ -186,7 +219,6 @@ pub(super) fn sorts_recursion(table: &Cte) -> bool {
         }
     );
     union
-        && table.query.order_by.is_some()
         && visit_relations(&table.query.body, |name| {
             match name.to_string() == table.alias.name.value {
                 true => ControlFlow::Break(()),

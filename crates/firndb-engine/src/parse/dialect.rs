@@ -396,16 +396,20 @@ fn same(
     })
 }
 
-/// Whether `IN [` or `NOT IN [` comes next, and which.
+/// Whether `IN` or `NOT IN` comes next, before a list or a name instead of a parenthesis, and which.
 fn in_list(parser: &Parser) -> Option<bool> {
     let is = |place: usize, keyword: Keyword| matches!(&parser.peek_nth_token_ref(place).token, Token::Word(word) if word.keyword == keyword);
     let negated = is(0, Keyword::NOT);
     let place = usize::from(negated);
-    (is(place, Keyword::IN) && parser.peek_nth_token_ref(place + 1).token == Token::LBracket)
-        .then_some(negated)
+    let begins_list = match &parser.peek_nth_token_ref(place + 1).token {
+        Token::LBracket => true,
+        Token::Word(word) => word.keyword == Keyword::NoKeyword,
+        _ => false,
+    };
+    (is(place, Keyword::IN) && begins_list).then_some(negated)
 }
 
-/// `x IN [a, b]`: whether the list contains it.
+/// `x IN [a, b]`, `x IN list`: whether the list contains it.
 fn contained(
     dialect: &FirnDialect,
     parser: &mut Parser,

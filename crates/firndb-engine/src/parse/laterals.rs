@@ -7,18 +7,20 @@
 //! FROM t, unnest(t.l) AS u(x)   ─▶  FROM t, LATERAL (SELECT unnest(m.a1) AS x FROM (SELECT t.l AS a1) AS m) AS u
 //! LATERAL (SELECT unnest(t.l))  ─▶  LATERAL (SELECT unnest(m.a1) FROM (SELECT t.l AS a1) AS m)
 //! unnest(l) WITH ORDINALITY     ─▶  (SELECT unnest(m.a1) AS unnest, unnest(range(1, len(m.a1) + 1)) AS ordinality FROM …)
+//! repeat(x, n)                  ─▶  (SELECT x AS repeat FROM range(n))
+//! repeat_row(x, y, num_rows=n)  ─▶  (SELECT x AS column0, y AS column1 FROM range(n))
 //! ```
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, Query,
-    Select, SelectItem, SetExpr, TableAlias, TableFactor, TableWithJoins, VisitMut, VisitorMut,
-    visit_expressions,
+    BinaryOperator, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
+    ObjectName, Query, Select, SelectItem, SetExpr, TableAlias, TableFactor, TableWithJoins,
+    UnaryOperator, Value, VisitMut, VisitorMut, visit_expressions,
 };
 
 use super::calls::number;
-use super::pieces::call;
+use super::pieces::{call, pair_arguments};
 use super::{json, parse_query};
 use crate::error::{Error, Result};
 
@@ -47,9 +49,10 @@ fn of_table(table: &mut TableWithJoins) -> Result<()> {
 }
 
 fn of_factor(factor: &mut TableFactor) -> Result<()> {
-    if of_documents(factor)? {
-        return Ok(());
+    if of_documents(factor)? || repeated(factor)? {
+        return of_table_of(factor);
     }
+    compute_bounds(factor);
     let (list, given, default, numbered) = match factor {
         TableFactor::UNNEST {
             array_exprs,
@@ -151,6 +154,147 @@ fn of_documents(factor: &mut TableFactor) -> Result<bool> {
         lateral,
         subquery: Box::new(query),
         alias: Some(alias),
+        sample: None,
+    };
+    Ok(true)
+}
+
+/// The planner knows the bounds of a series as numbers only: `range(2 * 3)`.
+fn compute_bounds(factor: &mut TableFactor) {
+    let (name, args) = match factor {
+        TableFactor::Table {
+            name,
+            args: Some(args),
+            ..
+        } => (name, &mut args.args),
+        TableFactor::Function { name, args, .. } => (name, args),
+        _ => return,
+    };
+    if !SERIES.contains(&name.to_string().as_str()) {
+        return;
+    }
+    for arg in args {
+        if let FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) = arg
+            && matches!(expr, Expr::BinaryOp { .. } | Expr::Nested(_))
+            && let Some(bound) = integer(expr)
+        {
+            let digits = number(&bound.unsigned_abs().to_string());
+            *expr = match bound < 0 {
+                true => Expr::UnaryOp {
+                    op: UnaryOperator::Minus,
+                    expr: Box::new(digits),
+                },
+                false => digits,
+            };
+        }
+    }
+}
+
+/// The integer that sums, differences and products of integers are, where it needs no more than 64 bits.
+fn integer(expr: &Expr) -> Option<i64> {
+    match expr {
+        Expr::Nested(inner) => integer(inner),
+        Expr::Value(value) => match &value.value {
+            Value::Number(digits, _) => digits.parse().ok(),
+            _ => None,
+        },
+        Expr::UnaryOp {
+            op: UnaryOperator::Minus,
+            expr,
+        } => integer(expr)?.checked_neg(),
+        Expr::BinaryOp { left, op, right } => {
+            let (left, right) = (integer(left)?, integer(right)?);
+            match op {
+                BinaryOperator::Plus => left.checked_add(right),
+                BinaryOperator::Minus => left.checked_sub(right),
+                BinaryOperator::Multiply => left.checked_mul(right),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+/// The functions in the FROM of a query that was put in place of a function.
+fn of_table_of(factor: &mut TableFactor) -> Result<()> {
+    if let TableFactor::Derived { subquery, .. } = factor
+        && let SetExpr::Select(select) = subquery.body.as_mut()
+    {
+        for table in &mut select.from {
+            of_table(table)?;
+        }
+    }
+    Ok(())
+}
+
+/// DuckDB's `repeat` and `repeat_row`: whether a factor was one of them.
+fn repeated(factor: &mut TableFactor) -> Result<bool> {
+    let TableFactor::Table {
+        name,
+        args: Some(args),
+        alias,
+        ..
+    } = factor
+    else {
+        return Ok(false);
+    };
+    let function = name.to_string();
+    if !["repeat", "repeat_row"].contains(&function.as_str()) {
+        return Ok(false);
+    }
+    let mut values = Vec::with_capacity(args.args.len());
+    let mut given = args.args.clone();
+    pair_arguments(&mut given);
+    for arg in given {
+        match arg {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => values.push(expr),
+            _ => return Ok(false),
+        }
+    }
+    // Names come as strings before their values.
+    let names_rows = |expr: &Expr| matches!(expr, Expr::Value(value) if matches!(&value.value, Value::SingleQuotedString(name) if name == "num_rows"));
+    let count = values.len();
+    let rows = match function.as_str() {
+        "repeat" if count == 2 => values.pop(),
+        "repeat_row" if count > 2 && names_rows(&values[count - 2]) => {
+            let rows = values.pop();
+            values.pop();
+            rows
+        }
+        _ => None,
+    };
+    let Some(rows) = rows else {
+        return Ok(false);
+    };
+    let mut query = parse_query("SELECT 1 FROM range(1)")?;
+    if let SetExpr::Select(select) = query.body.as_mut() {
+        if let Some(TableFactor::Table {
+            args: Some(args), ..
+        }) = select.from.first_mut().map(|table| &mut table.relation)
+        {
+            args.args = vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(rows))];
+        }
+        let column = |place| match function.as_str() {
+            "repeat" => function.clone(),
+            _ => format!("column{place}"),
+        };
+        let items = values.into_iter().enumerate();
+        select.projection = items
+            .map(|(place, expr)| SelectItem::ExprWithAlias {
+                expr,
+                alias: Ident::with_quote('"', column(place)),
+            })
+            .collect();
+    }
+    *factor = TableFactor::Derived {
+        lateral: false,
+        subquery: Box::new(query),
+        alias: Some(alias.take().unwrap_or_else(|| TableAlias {
+            explicit: true,
+            name: Ident::new(function),
+            columns: Vec::new(),
+            at: None,
+        })),
         sample: None,
     };
     Ok(true)

@@ -10,14 +10,14 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, FromTable, FunctionArg, FunctionArgExpr, Ident, LimitClause, ObjectName,
-    ObjectNamePart, OutputClause, Query, Select, SelectFlavor, SetExpr, Statement, TableAlias,
-    TableAliasColumnDef, TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut,
+    BinaryOperator, Expr, FromTable, Ident, LimitClause, ObjectName, ObjectNamePart, OutputClause,
+    Query, Select, SelectFlavor, SetExpr, Statement, TableAlias, TableAliasColumnDef, TableFactor,
+    Value, ValueWithSpan, VisitMut, VisitorMut,
 };
 
 use super::aggregates::double;
 use super::names::Names;
-use super::pieces::call;
+use super::pieces::{call, pair_arguments};
 use super::source::Source;
 use super::{
     Command, MAX_DEPTH, MAX_JOINS, MAX_LAMBDAS, MAX_LITERALS, MAX_OPERATORS, MAX_QUERIES,
@@ -222,8 +222,10 @@ impl VisitorMut for Normalizer<'_> {
         if let Some(with) = &mut query.with {
             for table in &mut with.cte_tables {
                 self.names.remember_alias(&mut table.alias);
-                if with.recursive && clauses::sorts_recursion(table) {
-                    return refuse("ORDER BY in a recursive query");
+                if with.recursive
+                    && let Err(error) = clauses::bound_recursion(table)
+                {
+                    return ControlFlow::Break(Box::new(error));
                 }
             }
         }
@@ -666,45 +668,4 @@ fn is_operator(expr: &Expr) -> bool {
         | Expr::Interval(_) => true,
         _ => false,
     }
-}
-
-/// `f(x, name = value)` as `f(x, 'name', value)`: the planner passes expressions without names to table functions.
-fn pair_arguments(arguments: &mut Vec<FunctionArg>) {
-    let named = |argument: &FunctionArg| {
-        matches!(
-            argument,
-            FunctionArg::Named { .. } | FunctionArg::ExprNamed { .. }
-        ) || matches!(argument, FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::BinaryOp { left, op: BinaryOperator::Eq, .. })) if matches!(**left, Expr::Identifier(_)))
-    };
-    if !arguments.iter().any(named) {
-        return;
-    }
-    let string = |text: String| {
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::value(
-            Value::SingleQuotedString(text),
-        )))
-    };
-    let mut flat = Vec::with_capacity(arguments.len() * 2);
-    for argument in arguments.drain(..) {
-        match argument {
-            FunctionArg::Named { name, arg, .. } => {
-                flat.push(string(name.value));
-                flat.push(FunctionArg::Unnamed(arg));
-            }
-            FunctionArg::ExprNamed { name, arg, .. } => {
-                flat.push(string(name.to_string()));
-                flat.push(FunctionArg::Unnamed(arg));
-            }
-            FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::BinaryOp {
-                left,
-                op: BinaryOperator::Eq,
-                right,
-            })) => {
-                flat.push(string(left.to_string()));
-                flat.push(FunctionArg::Unnamed(FunctionArgExpr::Expr(*right)));
-            }
-            other => flat.push(other),
-        }
-    }
-    *arguments = flat;
 }

@@ -7,6 +7,8 @@
 //! BEGIN DEFERRED | IMMEDIATE | EXCLUSIVE BEGIN                         writers never wait for readers, nor for one another
 //! PRAGMA table_info(t)                   PRAGMA table_info('t')
 //! SET SCHEMA 's'                         SET search_path = 's'
+//! CALL f(x)                              SELECT * FROM f(x)
+//! CREATE UNLOGGED TABLE                  CREATE TABLE                  a hint for speed
 //! a ~~~ b                                a GLOB b
 //! CREATE TABLE t (LIKE s INCLUDING …)    CREATE TABLE t ("__firndb_like 1 s" INTEGER)
 //! INSERT INTO t (a) OVERRIDING … VALUE   INSERT INTO t (a, __firndb_overriding_…)
@@ -76,6 +78,7 @@ fn statements(tokens: &mut Vec<TokenWithSpan>) {
     enum Edit {
         Drop(usize),
         EqualsBefore(usize),
+        SelectAllFrom(usize),
     }
     let mut edits = Vec::new();
     for (number, &place) in solid.iter().enumerate() {
@@ -86,6 +89,10 @@ fn statements(tokens: &mut Vec<TokenWithSpan>) {
         match (word(tokens, &solid, number), next.as_str()) {
             ("abort", _) => tokens[place].token = Token::make_keyword("ROLLBACK"),
             ("force", "checkpoint") => edits.push(Edit::Drop(place)),
+            ("call", name) if !name.is_empty() => edits.push(Edit::SelectAllFrom(place)),
+            ("create", "unlogged") | ("analyze", "verbose") => {
+                edits.push(Edit::Drop(solid[number + 1]));
+            }
             // The name of a table, which the parser takes as a string.
             ("pragma", _) => {
                 if let [_, _, open, name, close, ..] = solid[number..]
@@ -117,6 +124,18 @@ fn statements(tokens: &mut Vec<TokenWithSpan>) {
         match edit {
             Edit::Drop(place) => drop(tokens.remove(place)),
             Edit::EqualsBefore(place) => tokens.insert(place, made(Token::Eq)),
+            Edit::SelectAllFrom(place) => {
+                let span = tokens[place].span;
+                let words = [
+                    Token::make_keyword("SELECT"),
+                    Token::Mul,
+                    Token::make_keyword("FROM"),
+                ];
+                tokens.splice(
+                    place..=place,
+                    words.map(|token| TokenWithSpan::new(token, span)),
+                );
+            }
         }
     }
 }

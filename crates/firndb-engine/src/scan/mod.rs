@@ -47,8 +47,10 @@ pub mod exec;
 pub mod first;
 pub mod frame;
 pub mod index;
+mod limits;
 pub mod merge;
 mod nulls;
+mod opaque;
 pub mod ordered;
 mod probing;
 pub mod provider;
@@ -121,6 +123,8 @@ fn with_constants_hidden(always: bool) -> Vec<Arc<dyn PhysicalOptimizerRule + Se
         .iter()
         .position(|rule| rule.name() == requirements.name())
     {
+        rules.insert(place + 1, Arc::new(limits::Limits::Free));
+        rules.insert(place, Arc::new(limits::Limits::Held));
         rules.insert(place, Arc::new(constants::ConstantsBelowJoins { always }));
     }
     rules.insert(

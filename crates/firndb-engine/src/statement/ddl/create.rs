@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::datatypes::{FieldRef, Schema};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::sql::sqlparser::ast::{
-    ColumnDef, CreateTable, CreateTableOptions, Query, SelectInto, SetExpr, SqlOption,
+    ColumnDef, CreateTable, CreateTableOptions, OnCommit, Query, SelectInto, SetExpr, SqlOption,
 };
 use firndb_storage::Table;
 
@@ -295,7 +295,10 @@ fn check_options(create: &CreateTable) -> Result<()> {
             create.order_by.is_some() || create.primary_key.is_some(),
             "ORDER BY in CREATE TABLE",
         ),
-        (create.on_commit.is_some(), "ON COMMIT"),
+        (
+            !matches!(create.on_commit, None | Some(OnCommit::PreserveRows)),
+            "ON COMMIT DROP and DELETE ROWS",
+        ),
         (
             create.transient || create.iceberg || create.dynamic,
             "this kind of table",

@@ -63,6 +63,50 @@ pub(super) fn known(line: &str) -> Option<Error> {
             SqlState::InvalidArgumentForPower,
             "cannot take square root of a negative number".to_owned(),
         )
+    } else if line.contains("zero raised to a negative power is undefined") {
+        (
+            SqlState::InvalidArgumentForPower,
+            "zero raised to a negative power is undefined".to_owned(),
+        )
+    } else if let Some((_, given)) = line.split_once("overlay start position must be at least 1: ")
+    {
+        (
+            SqlState::InvalidParameterValue,
+            format!("overlay begins at a position of at least 1, not {given}"),
+        )
+    } else if let Some((_, code)) = line.split_once("invalid Unicode scalar value: ") {
+        (
+            SqlState::InvalidParameterValue,
+            format!("requested character too large for encoding: {code}"),
+        )
+    } else if let Some((kind, given)) = line.split_once(" does not support: ")
+        && !kind.contains(' ')
+    {
+        let part = kind
+            .trim_end_matches("Sunday0")
+            .trim_end_matches("Monday0")
+            .to_lowercase();
+        (
+            SqlState::FeatureNotSupported,
+            format!("a value of type {} has no part \"{part}\"", in_sql(given)),
+        )
+    } else if line.contains("date_part requires non-empty constant string") {
+        (
+            SqlState::InvalidParameterValue,
+            "date part \"\" not recognized".to_owned(),
+        )
+    } else if let Some((_, given)) =
+        line.split_once(" requires both list inputs to have the same length, got ")
+    {
+        (
+            SqlState::InvalidParameterValue,
+            format!("the lists differ in length: {given}"),
+        )
+    } else if line.contains("the second parameter of array_sort expects DESC or ASC") {
+        (
+            SqlState::InvalidParameterValue,
+            "sorting order must be either ASC or DESC".to_owned(),
+        )
     } else if line.contains("NTILE requires a positive integer") {
         (
             SqlState::InvalidArgumentForNtile,

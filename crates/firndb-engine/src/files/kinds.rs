@@ -100,7 +100,7 @@ impl Kinds {
         ];
         for (format, kind) in formats {
             if let Some(format) = format {
-                match moments_by(format)(text) {
+                match moments_by(format).ok().and_then(|moment| moment(text)) {
                     Some(_) => kinds = Kinds(kind),
                     None => kinds = Kinds(kinds.0 & !kind),
                 }

@@ -7,6 +7,7 @@ use arrow::datatypes::{Field, FieldRef};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
+use crate::expr::moments_by;
 pub use crate::parse::copy::OptionValue;
 use crate::{Error, Result, SqlState};
 
@@ -453,9 +454,9 @@ impl FileOptions {
                 }
             }
             "thousands" => csv.thousands = value.byte(name)?,
-            "dateformat" | "date_format" => csv.date_format = format_of(&value.text(name)?),
+            "dateformat" | "date_format" => csv.date_format = format_of(&value.text(name)?)?,
             "timestampformat" | "timestamp_format" => {
-                csv.timestamp_format = format_of(&value.text(name)?);
+                csv.timestamp_format = format_of(&value.text(name)?)?;
             }
             "normalize_names" => csv.normalize_names = value.boolean(name)?,
             "auto_type_candidates" => csv.candidates = Some(value.list(name)?),
@@ -500,8 +501,12 @@ fn is_boolean(text: &str) -> bool {
 }
 
 /// A format of `strptime`; `auto` is none.
-fn format_of(text: &str) -> Option<String> {
-    (!text.is_empty() && !text.eq_ignore_ascii_case("auto")).then(|| text.to_owned())
+fn format_of(text: &str) -> Result<Option<String>> {
+    if text.is_empty() || text.eq_ignore_ascii_case("auto") {
+        return Ok(None);
+    }
+    drop(moments_by(text)?);
+    Ok(Some(text.to_owned()))
 }
 
 fn unknown(name: &str) -> Error {

@@ -65,7 +65,7 @@ pub(super) fn convertible(
 }
 
 fn by_format(strings: &ArrayRef, format: &str) -> Result<Vec<Option<i64>>> {
-    let moment = moments_by(format);
+    let moment = moments_by(format)?;
     strings
         .as_string_view()
         .iter()

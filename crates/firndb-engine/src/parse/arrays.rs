@@ -13,7 +13,7 @@ use super::pieces::call;
 use crate::error::Result;
 
 /// `ARRAY(SELECT x … ORDER BY y)`: the list of a query's rows in their order, empty if there are none.
-pub(super) fn of_query(query: &Query) -> Result<Expr> {
+pub(crate) fn of_query(query: &Query) -> Result<Expr> {
     const NUMBERED: &str =
         "SELECT coalesce(array_agg(x ORDER BY n), []) FROM (SELECT 1) AS __firndb_members(x, n)";
     const SORTED: &str =

@@ -22,6 +22,10 @@ pub(crate) const LAG: &str = "__firndb_lag";
 pub(crate) const LEAD: &str = "__firndb_lead";
 /// `substring(x FROM pattern)`.
 pub(crate) const SUBSTRING_MATCHING: &str = "__firndb_substring_matching";
+/// The members of a list's lists, and of theirs.
+pub(crate) const FLAT: &str = "__firndb_flat";
+/// `trunc` to digits.
+pub(crate) const TRUNC: &str = "__firndb_trunc";
 /// `regexp_matches` with options.
 pub(crate) const MATCHES: &str = "__firndb_regexp_matches";
 
@@ -55,14 +59,40 @@ fn replacement(expr: &mut Expr) -> Result<Option<Expr>> {
                 DateTimeField::Custom(name) => name.value.to_lowercase(),
                 other => other.to_string().to_lowercase(),
             };
+            if part == "epoch" {
+                return Ok(Some(call("epoch", vec![expr.as_ref().clone()])));
+            }
             let Some((_, name)) = PARTS.iter().find(|(known, _)| *known == part) else {
                 return Ok(None);
             };
             expanded(name, &[expr.as_ref().clone()])
         }
+        Expr::TypedString(typed) => match &typed.value.value {
+            Value::SingleQuotedString(text) => moments::named(text, &typed.data_type),
+            _ => None,
+        },
+        Expr::Cast {
+            kind: CastKind::Cast | CastKind::DoubleColon,
+            expr,
+            data_type,
+            ..
+        } if let Expr::Value(value) = expr.as_ref()
+            && let Value::SingleQuotedString(text) = &value.value =>
+        {
+            moments::named(text, data_type)
+        }
         // A list literal loses sight of outer columns in the planner.
         Expr::Array(list) if !list.elem.is_empty() => {
             Some(call("make_array", std::mem::take(&mut list.elem)))
+        }
+        // Lists bring their members to one type.
+        Expr::Map(map) if !map.entries.is_empty() => {
+            let (keys, values) = std::mem::take(&mut map.entries)
+                .into_iter()
+                .map(|entry| (*entry.key, *entry.value))
+                .unzip();
+            let lists = [keys, values].map(|members| call("make_array", members));
+            Some(call("map", lists.into()))
         }
         Expr::Interval(interval) => intervals::rewrite(interval)?,
         // Nothing is in an empty list, not even NULL, as in SQLite.
@@ -300,6 +330,11 @@ fn of_function(function: &mut Function) -> Result<Option<Expr>> {
     {
         return arrays::of_query(query).map(Some);
     }
+    if name == "unnest"
+        && let Some(list) = unnested_wholly(function)
+    {
+        return Ok(Some(call("unnest", vec![call(FLAT, vec![list])])));
+    }
     aggregates::drop_constant_orders(function);
     let Some(given) = arguments(function) else {
         return Ok(None);
@@ -307,7 +342,7 @@ fn of_function(function: &mut Function) -> Result<Option<Expr>> {
     if let Some(replaced) = aggregates::rewrite(&name, function, &given) {
         return Ok(Some(replaced));
     }
-    if let Some(replaced) = templates::rewrite(&name, &given)? {
+    if let Some(replaced) = templates::rewrite(&name, &given) {
         return Ok(Some(replaced));
     }
     if let Some(replaced) = json::of_function(&name, function, &given)? {
@@ -325,6 +360,12 @@ fn of_function(function: &mut Function) -> Result<Option<Expr>> {
             }
             also(function, condition.clone());
         }
+        ("fsum" | "kahan_sum" | "sumkahan" | "favg", [value]) => {
+            rename(function, if name == "favg" { "avg" } else { "sum" });
+            set_arguments(function, vec![as_double(value.clone())]);
+        }
+        ("sum_no_overflow", [_]) => rename(function, "sum"),
+        ("approx_quantile" | "reservoir_quantile", [_, _]) => rename(function, "quantile_disc"),
         ("any_value", [value]) if function.over.is_none() => {
             rename(function, "first_value");
             also(function, Expr::IsNotNull(Box::new(value.clone())));
@@ -390,7 +431,7 @@ fn of_function(function: &mut Function) -> Result<Option<Expr>> {
         ("date_part" | "datepart", [list, moment]) if let Some(parts) = texts_of(list) => {
             return parts_of_date(&parts, moment).map(Some);
         }
-        ("strptime" | "try_strptime", [_, Expr::Value(format)]) if matches!(&format.value, Value::SingleQuotedString(format) if format.contains("%z")) =>
+        ("strptime" | "try_strptime", [_, Expr::Value(format)]) if matches!(&format.value, Value::SingleQuotedString(format) if format.contains("%z") || format.contains("%Z")) =>
         {
             return Ok(Some(Expr::AtTimeZone {
                 timestamp: Box::new(Expr::Function(function.clone())),
@@ -445,6 +486,16 @@ fn of_function(function: &mut Function) -> Result<Option<Expr>> {
         ("list_distinct" | "array_distinct", [list]) => {
             let known = call("list_compact", vec![list.clone()]);
             set_arguments(function, vec![known]);
+        }
+        // NULL is no common member.
+        ("list_intersect" | "array_intersect", [_, _]) => {
+            let common = Expr::Function(function.clone());
+            return Ok(Some(call("list_compact", vec![common])));
+        }
+        ("trunc", [_, _]) => rename(function, TRUNC),
+        ("date_part" | "datepart", [Expr::Value(part), moment]) if matches!(&part.value, Value::SingleQuotedString(part) if part.eq_ignore_ascii_case("epoch")) =>
+        {
+            return Ok(Some(call("epoch", vec![moment.clone()])));
         }
         ("decode", [_]) => rename(function, "text_of_bytes"),
         ("date_part" | "datepart", [Expr::Value(part), moment]) => {
@@ -527,6 +578,24 @@ fn of_function(function: &mut Function) -> Result<Option<Expr>> {
     Ok(None)
 }
 
+/// The list of `unnest(list, recursive := true)`.
+fn unnested_wholly(function: &Function) -> Option<Expr> {
+    let FunctionArguments::List(list) = &function.args else {
+        return None;
+    };
+    match list.args.as_slice() {
+        [
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(list)),
+            FunctionArg::Named {
+                name,
+                arg: FunctionArgExpr::Expr(Expr::Value(value)),
+                ..
+            },
+        ] if name.value == "recursive" && value.value == Value::Boolean(true) => Some(list.clone()),
+        _ => None,
+    }
+}
+
 /// Whether a call says IGNORE NULLS, among its arguments or behind them.
 fn ignores_nulls(function: &Function) -> bool {
     let within = match &function.args {
@@ -555,6 +624,16 @@ fn signed(function: &Function) -> Expr {
         kind: CastKind::Cast,
         expr: Box::new(Expr::Function(function.clone())),
         data_type: DataType::BigInt(None),
+        array: false,
+        format: None,
+    }
+}
+
+fn as_double(expr: Expr) -> Expr {
+    Expr::Cast {
+        kind: CastKind::Cast,
+        expr: Box::new(expr),
+        data_type: DataType::DoublePrecision,
         array: false,
         format: None,
     }

@@ -83,6 +83,11 @@ impl Dialect for FirnDialect {
         if begins_values(parser) {
             return Some(parser.parse_query().map(Expr::Subquery));
         }
+        if let Some(name) = function_of_prefix(parser) {
+            parser.next_token();
+            let operand = parser.parse_subexpr(self.prec_value(Precedence::PgOther));
+            return Some(operand.map(|operand| call(name, vec![operand])));
+        }
         let op = match parser.peek_token_ref().token {
             Token::Minus => UnaryOperator::Minus,
             Token::Plus => UnaryOperator::Plus,
@@ -315,6 +320,16 @@ fn between_symmetric(
 }
 
 /// Whether `VALUES (` comes next: a query, where `ANY (` or the like stands before it.
+/// PostgreSQL's `|/ 25`, `||/ 27` and `@ -5`.
+fn function_of_prefix(parser: &Parser) -> Option<&'static str> {
+    match parser.peek_token_ref().token {
+        Token::PGSquareRoot => Some("sqrt"),
+        Token::PGCubeRoot => Some("cbrt"),
+        Token::AtSign => Some("abs"),
+        _ => None,
+    }
+}
+
 fn begins_values(parser: &Parser) -> bool {
     matches!(&parser.peek_token_ref().token, Token::Word(word) if word.quote_style.is_none() && word.keyword == Keyword::VALUES)
         && parser.peek_nth_token_ref(1).token == Token::LParen

@@ -89,6 +89,12 @@ const MACROS: &[(&str, usize, &str)] = &[
     ("list_unique", 1, "len(list_distinct(list_compact(a)))"),
     ("array_unique", 1, "len(list_distinct(list_compact(a)))"),
     ("length", 1, "len(a)"),
+    ("char_length", 1, "len(a)"),
+    ("character_length", 1, "len(a)"),
+    ("list_value", 0, "[]"),
+    ("list_pack", 0, "[]"),
+    ("ord", 1, "CASE WHEN a = '' THEN -1 ELSE ascii(a) END"),
+    ("unicode", 1, "CASE WHEN a = '' THEN -1 ELSE ascii(a) END"),
     ("list_reverse_sort", 1, "array_sort(a, 'DESC')"),
     ("array_reverse_sort", 1, "array_sort(a, 'DESC')"),
     ("list_count", 1, "array_length(list_compact(a))"),
@@ -126,15 +132,26 @@ const MACROS: &[(&str, usize, &str)] = &[
         1,
         "(TIMESTAMP '1970-01-01' + INTERVAL '1 microsecond' * a)",
     ),
+    ("make_timestamp_us", 1, "make_timestamp(a)"),
     (
-        "make_timestamp",
-        6,
-        "(CAST(make_date(a, b, c) AS TIMESTAMP) + INTERVAL '1 hour' * d + INTERVAL '1 minute' * e + INTERVAL '1 second' * f)",
+        "make_timestamp_ms",
+        1,
+        "(TIMESTAMP '1970-01-01' + INTERVAL '1 millisecond' * a)",
     ),
     (
-        "make_time",
-        3,
-        "(TIME '00:00:00' + INTERVAL '1 hour' * a + INTERVAL '1 minute' * b + INTERVAL '1 second' * c)",
+        "make_timestamptz",
+        1,
+        "CAST('1970-01-01 00:00:00+00' AS TIMESTAMPTZ) + INTERVAL '1 microsecond' * a",
+    ),
+    (
+        "make_timestamptz",
+        6,
+        "CAST(make_timestamp(a, b, c, d, e, f) AS TIMESTAMPTZ)",
+    ),
+    (
+        "make_timestamptz",
+        7,
+        "(make_timestamp(a, b, c, d, e, f) AT TIME ZONE g)",
     ),
     ("age", 1, "age(CAST(current_date() AS TIMESTAMP), a)"),
     ("isodow", 1, "CAST(date_part('isodow', a) AS BIGINT)"),
@@ -148,9 +165,17 @@ const MACROS: &[(&str, usize, &str)] = &[
         1,
         "CAST(date_part('millisecond', a) AS BIGINT)",
     ),
-    ("century", 1, "((year(a) + 99) // 100)"),
+    (
+        "century",
+        1,
+        "CASE WHEN year(a) > 0 THEN (year(a) + 99) // 100 ELSE -((- year(a)) // 100) - 1 END",
+    ),
     ("decade", 1, "(year(a) // 10)"),
-    ("millennium", 1, "((year(a) + 999) // 1000)"),
+    (
+        "millennium",
+        1,
+        "CASE WHEN year(a) > 0 THEN (year(a) + 999) // 1000 ELSE -((- year(a)) // 1000) - 1 END",
+    ),
     (
         "era",
         1,
@@ -166,6 +191,42 @@ const MACROS: &[(&str, usize, &str)] = &[
         1,
         "(year(date_trunc('week', a) + INTERVAL '3 days') * 100 + week(a))",
     ),
+    (
+        "timeofday",
+        0,
+        "strftime(clock_timestamp(), '%a %b %d %H:%M:%S.%f %Y %Z')",
+    ),
+    ("normalized_interval", 1, "justify_interval(a)"),
+    (
+        "list_negative_dot_product",
+        2,
+        "(- inner_product(CAST(a AS DOUBLE[]), CAST(b AS DOUBLE[])))",
+    ),
+    (
+        "array_negative_inner_product",
+        2,
+        "(- inner_product(CAST(a AS DOUBLE[]), CAST(b AS DOUBLE[])))",
+    ),
+    (
+        "array_negative_dot_product",
+        2,
+        "(- inner_product(CAST(a AS DOUBLE[]), CAST(b AS DOUBLE[])))",
+    ),
+    (
+        "array_dot_product",
+        2,
+        "inner_product(CAST(a AS DOUBLE[]), CAST(b AS DOUBLE[]))",
+    ),
+    (
+        "uuid_extract_version",
+        1,
+        "CASE WHEN substr(CAST(CAST(a AS UUID) AS VARCHAR), 20, 1) IN ('8', '9', 'a', 'b') THEN CAST(substr(CAST(CAST(a AS UUID) AS VARCHAR), 15, 1) AS INTEGER) END",
+    ),
+    (
+        "quote_nullable",
+        1,
+        "CASE WHEN a IS NULL THEN 'NULL' ELSE '''' || replace(CAST(a AS VARCHAR), '''', '''''') || '''' END",
+    ),
     ("iif", 3, "CASE WHEN a THEN b ELSE c END"),
     ("if", 3, "CASE WHEN a THEN b ELSE c END"),
     ("nullif", 2, "CASE WHEN a = b THEN NULL ELSE a END"),
@@ -173,6 +234,8 @@ const MACROS: &[(&str, usize, &str)] = &[
     ("geomean", 1, "exp(avg(ln(a)))"),
     ("geometric_mean", 1, "exp(avg(ln(a)))"),
     ("isnull", 1, "(a IS NULL)"),
+    ("add", 1, "(+ a)"),
+    ("subtract", 1, "(- a)"),
     ("add", 2, "(a + b)"),
     ("subtract", 2, "(a - b)"),
     ("multiply", 2, "(a * b)"),
@@ -372,7 +435,7 @@ impl VisitorMut for Substitution<'_> {
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
         if let Expr::Identifier(name) = expr
-            && let [letter @ b'a'..=b'f'] = name.value.as_bytes()
+            && let [letter @ b'a'..=b'g'] = name.value.as_bytes()
             && let Some(argument) = self.arguments.get(usize::from(letter - b'a'))
         {
             *expr = match argument {

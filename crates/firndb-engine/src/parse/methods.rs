@@ -13,6 +13,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::calls;
+use crate::error::Result;
 
 /// Writes the calls behind a value around it.
 pub(super) fn rewrite(expr: &mut Expr) {
@@ -27,7 +28,14 @@ pub(super) fn rewrite(expr: &mut Expr) {
     let mut pending = Vec::new();
     for access in access_chain.drain(..) {
         match access {
-            AccessExpr::Dot(Expr::Function(function)) => {
+            AccessExpr::Dot(Expr::Function(mut function)) => {
+                // `(s).member.upper()`: the parser takes all of it for the function's name.
+                let members = function.name.0.len().saturating_sub(1);
+                let members = function.name.0.drain(..members);
+                pending.extend(members.filter_map(|part| {
+                    let name = part.as_ident()?.clone();
+                    Some(AccessExpr::Dot(Expr::Identifier(name)))
+                }));
                 value = behind(member(value, std::mem::take(&mut pending)), function);
             }
             other => pending.push(other),
@@ -52,6 +60,17 @@ fn behind(value: Expr, mut function: Function) -> Expr {
         list.args.insert(0, value);
     }
     Expr::Function(function)
+}
+
+/// The call of a function, under another name, behind a value.
+pub(crate) fn of_value(value: Expr, function: &Function, name: Ident) -> Result<Expr> {
+    let function = Function {
+        name: ObjectName(vec![ObjectNamePart::Identifier(Ident::new(name.value))]),
+        ..function.clone()
+    };
+    let mut call = behind(value, function);
+    calls::rewrite(&mut call)?;
+    Ok(call)
 }
 
 /// Takes the calls of a function `column.name` that there is not for calls of `name` behind the column; whether there were any.
@@ -92,13 +111,9 @@ impl VisitorMut for Columns<'_> {
             [one] => Expr::Identifier(one.clone()),
             several => Expr::CompoundIdentifier(several.to_vec()),
         };
-        let function = Function {
-            name: ObjectName(vec![ObjectNamePart::Identifier(name.clone())]),
-            ..function.clone()
-        };
-        *expr = behind(column, function);
-        if calls::rewrite(expr).is_err() {
-            return ControlFlow::Break(());
+        match of_value(column, function, name.clone()) {
+            Ok(call) => *expr = call,
+            Err(_) => return ControlFlow::Break(()),
         }
         self.replaced = true;
         ControlFlow::Continue(())

@@ -41,6 +41,7 @@ mod members;
 mod merge;
 mod methods;
 mod moments;
+mod name_words;
 mod names;
 mod normalize;
 mod outer;
@@ -77,7 +78,8 @@ use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Toke
 pub(crate) use aggregates::QUANTILE_FROM_TOP;
 pub use alter_sequence::AlterSequence;
 pub use alter_view::RenameView;
-pub(crate) use calls::{DATE_PART, LAG, LEAD, MATCHES, SUBSTRING_MATCHING};
+pub(crate) use arrays::of_query as list_of_query;
+pub(crate) use calls::{DATE_PART, FLAT, LAG, LEAD, MATCHES, SUBSTRING_MATCHING, TRUNC};
 pub(crate) use collations::is_binary;
 pub(crate) use conflict::{ConflictTarget, conflict_target};
 pub(crate) use descriptions::{DESCRIBE, SHOW_TABLES, SUMMARIZE};
@@ -91,7 +93,7 @@ pub(crate) use limits::PERCENT;
 pub use macros::macro_names;
 pub(crate) use members::{STRUCT_INSERT, STRUCT_UPDATE};
 pub(crate) use merge::{DEFAULT_VALUES, DO_NOTHING};
-pub(crate) use methods::of_columns as methods_of_columns;
+pub(crate) use methods::{of_columns as methods_of_columns, of_value as method_of_value};
 pub(crate) use moments::MODIFIED_STRFTIME;
 pub(crate) use names::UNIQUE;
 pub(crate) use outputs::output;
@@ -108,6 +110,7 @@ pub(crate) use synonyms::{
     LIKE_COMMENTS, LIKE_CONSTRAINTS, LIKE_DEFAULTS, LIKE_GENERATED, LIKE_IDENTITY, LIKE_INDEXES,
     LIKE_TABLE, OVERRIDING_SYSTEM, OVERRIDING_USER,
 };
+pub(crate) use templates::{PLAIN_MOMENT_BY, ZONED_MOMENT_BY};
 pub(crate) use to_number::{Part, TO_NUMBER, parts as template_parts};
 pub(crate) use type_aliases::{TYPE_ALIAS, is_built_in_type};
 pub(crate) use variables::{Read, Variables, with_variables};
@@ -309,7 +312,9 @@ fn tokenize(source: &Source, exact: &dyn Fn(&str) -> bool) -> Result<Vec<TokenWi
     }
     check_shape(&tokens)?;
     let tokens = sequence::rewrite(json::mark(brackets::mark(exclusion::mark(tokens))));
-    let tokens = spellings::rewrite(conflict::rewrite(synonyms::rewrite(tokens)));
+    let tokens = spellings::rewrite(conflict::rewrite(synonyms::rewrite(name_words::rewrite(
+        tokens,
+    ))));
     let tokens = limits::rewrite(sampling::rewrite(pivots::rewrite(tokens)));
     let tokens = stars::rewrite(structs::rewrite(insert::rewrite(tokens)));
     let tokens = descriptions::rewrite(tokens);

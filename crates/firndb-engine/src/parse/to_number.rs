@@ -3,6 +3,8 @@
 //! ```text
 //! to_number(x, '99G999D9S')  ─▶  CAST(__firndb_to_number(x, '99G999D9S') AS DECIMAL(6, 1))
 //! ```
+//!
+//! A template that is no constant gives a DECIMAL(38, 10).
 
 use datafusion::sql::sqlparser::ast::{CastKind, DataType, ExactNumberInfo, Expr, Value};
 
@@ -13,6 +15,8 @@ use crate::error::{Error, Result, SqlState};
 pub(crate) const TO_NUMBER: &str = "__firndb_to_number";
 /// Digits of a decimal.
 const MOST_DIGITS: usize = 38;
+/// Those behind the point, where the template is known only when it is read.
+const DIGITS_OF_FRACTIONS: usize = 10;
 
 /// A part of a template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,11 +87,15 @@ pub(crate) fn parts(template: &str) -> Result<Vec<Part>> {
 
 /// The cast that a call stands for.
 pub(super) fn of_call(text: &Expr, template: &Expr) -> Result<Expr> {
-    let Expr::Value(value) = template else {
-        return Err(Error::unsupported("to_number takes a constant template"));
+    let written = match template {
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(written) => Some(written),
+            _ => None,
+        },
+        _ => None,
     };
-    let Value::SingleQuotedString(written) = &value.value else {
-        return Err(Error::unsupported("to_number takes a constant template"));
+    let Some(written) = written else {
+        return Ok(decimal(text, template, MOST_DIGITS, DIGITS_OF_FRACTIONS));
     };
     let parts = parts(written)?;
     let digits = |parts: &[Part]| parts.iter().filter(|part| **part == Part::Digit).count();
@@ -102,7 +110,11 @@ pub(super) fn of_call(text: &Expr, template: &Expr) -> Result<Expr> {
             format!("a template of to_number has 1 to {MOST_DIGITS} digits, not {all}"),
         ));
     }
-    Ok(Expr::Cast {
+    Ok(decimal(text, template, all, fraction))
+}
+
+fn decimal(text: &Expr, template: &Expr, all: usize, fraction: usize) -> Expr {
+    Expr::Cast {
         kind: CastKind::Cast,
         expr: Box::new(call(TO_NUMBER, vec![text.clone(), template.clone()])),
         data_type: DataType::Decimal(ExactNumberInfo::PrecisionAndScale(
@@ -111,5 +123,5 @@ pub(super) fn of_call(text: &Expr, template: &Expr) -> Result<Expr> {
         )),
         array: false,
         format: None,
-    })
+    }
 }

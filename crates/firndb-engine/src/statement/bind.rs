@@ -117,18 +117,19 @@ impl<'a> Binder<'a> {
     }
 
     /// Takes the function that `error` misses for a method of a column, if a function has the method's name.
-    fn methods(&self, query: &mut ast::Query, error: &Error) -> bool {
+    fn methods<T: ast::VisitMut>(&self, syntax: &mut T, error: &Error) -> bool {
         let Some(missing) = missing_function(error) else {
             return false;
         };
         let Some((_, name)) = missing.rsplit_once('.') else {
             return false;
         };
+        let name = name.trim_matches('"');
         let state = &self.scope.state;
         let known = state.scalar_functions().contains_key(name)
             || state.aggregate_functions().contains_key(name)
             || state.higher_order_functions().contains_key(name);
-        known && parse::methods_of_columns(query, missing)
+        known && parse::methods_of_columns(syntax, missing)
     }
 
     /// The columns of a relation in FROM that stands for itself.
@@ -209,9 +210,19 @@ impl<'a> Binder<'a> {
         let mut expression = expression.clone();
         macros::expand(&mut expression, &self.scope.catalog, &self.scope.path)?;
         forms::mark(&mut expression, self.schema(), false);
-        let mut context = self.context();
-        let planned = SqlToRel::new(self).sql_to_expr(expression, schema, &mut context)?;
-        Ok(crate::expr::expression(planned, schema)?)
+        for _ in 0..MAX_ALIASES {
+            let mut context = self.context();
+            let planned = SqlToRel::new(self).sql_to_expr(expression.clone(), schema, &mut context);
+            match planned.map_err(Error::from) {
+                Ok(planned) => return Ok(crate::expr::expression(planned, schema)?),
+                Err(error) if self.methods(&mut expression, &error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::new(
+            SqlState::StatementTooComplex,
+            "too many calls stand behind columns",
+        ))
     }
 
     /// Plans a view's definition, which sees no frames and has no parameters.

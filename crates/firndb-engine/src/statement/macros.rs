@@ -12,11 +12,13 @@ use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, MacroArg,
-    ObjectName, Subscript, TableAlias, TableFactor, Value, VisitMut, VisitorMut,
+    ObjectName, Query, SelectItem, SetExpr, Subscript, TableAlias, TableFactor, Value, VisitMut,
+    VisitorMut,
 };
 
 use crate::catalog::{CatalogState, MacroBody, MacroEntry};
 use crate::error::{Error, Result, SqlState};
+use crate::parse;
 
 /// Macros within macros.
 const MAX_DEPTH: usize = 50;
@@ -84,8 +86,20 @@ impl Calls<'_> {
         let Some(entry) = self.find(&function.name) else {
             return ControlFlow::Continue(None);
         };
-        let MacroBody::Expression(body) = &entry.body else {
-            return ControlFlow::Continue(None);
+        let body = match &entry.body {
+            MacroBody::Expression(body) => body.clone(),
+            MacroBody::Query(body) => match elements(body) {
+                Some(elements) => Box::new(elements),
+                None => {
+                    return ControlFlow::Break(Box::new(
+                        Error::new(
+                            SqlState::WrongObjectType,
+                            format!("{} yields rows of several columns", entry.name),
+                        )
+                        .with_hint("Call it in FROM."),
+                    ));
+                }
+            },
         };
         let arguments = match &function.args {
             FunctionArguments::None => return ControlFlow::Continue(None),
@@ -104,10 +118,13 @@ impl Calls<'_> {
             Ok(_) => return ControlFlow::Break(Box::new(unfit(&entry))),
             Err(error) => return ControlFlow::Break(Box::new(error)),
         };
-        let mut body = body.clone();
+        let mut body = body;
         self.within(body.as_mut())?;
-        put(body.as_mut(), &entry.parameters, &arguments);
-        ControlFlow::Continue(Some(Expr::Nested(body)))
+        put(body.as_mut(), &entry.parameters, &arguments)?;
+        ControlFlow::Continue(Some(match &entry.body {
+            MacroBody::Expression(_) => Expr::Nested(body),
+            MacroBody::Query(_) => *body,
+        }))
     }
 
     fn of_table(
@@ -129,7 +146,7 @@ impl Calls<'_> {
         };
         let mut body = body.clone();
         self.within(body.as_mut())?;
-        put(body.as_mut(), &entry.parameters, &arguments);
+        put(body.as_mut(), &entry.parameters, &arguments)?;
         let alias = alias.unwrap_or_else(|| TableAlias {
             explicit: true,
             name: Ident::with_quote('"', crate::catalog::fold(&entry.name)),
@@ -143,6 +160,19 @@ impl Calls<'_> {
             sample: None,
         }))
     }
+}
+
+/// The rows of a query of one column as values of a select list: `unnest(ARRAY(query))`.
+fn elements(query: &Query) -> Option<Expr> {
+    let SetExpr::Select(select) = query.body.as_ref() else {
+        return None;
+    };
+    match select.projection.as_slice() {
+        [SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. }] => {}
+        _ => return None,
+    }
+    let list = parse::list_of_query(query).ok()?;
+    Some(parse::call("unnest", vec![list]))
 }
 
 fn unfit(entry: &MacroEntry) -> Error {
@@ -195,12 +225,16 @@ fn assigned(entry: &MacroEntry, given: &[FunctionArg]) -> Result<Vec<Expr>> {
 }
 
 /// Puts arguments in the place of parameters.
-fn put<T: VisitMut>(body: &mut T, parameters: &[MacroArg], arguments: &[Expr]) {
+fn put<T: VisitMut>(
+    body: &mut T,
+    parameters: &[MacroArg],
+    arguments: &[Expr],
+) -> ControlFlow<Box<Error>> {
     let mut names = Parameters {
         parameters,
         arguments,
     };
-    let ControlFlow::Continue(()) = body.visit(&mut names);
+    body.visit(&mut names)
 }
 
 struct Parameters<'a> {
@@ -221,7 +255,7 @@ impl Parameters<'_> {
 }
 
 impl VisitorMut for Parameters<'_> {
-    type Break = std::convert::Infallible;
+    type Break = Box<Error>;
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
         match expr {
@@ -247,6 +281,18 @@ impl VisitorMut for Parameters<'_> {
                         root: Box::new(value),
                         access_chain,
                     };
+                }
+            }
+            // A call behind a parameter.
+            Expr::Function(function) if function.name.0.len() == 2 => {
+                let mut parts = function.name.0.iter().filter_map(|part| part.as_ident());
+                if let (Some(first), Some(name)) = (parts.next(), parts.next())
+                    && let Some(value) = self.value(first)
+                {
+                    match parse::method_of_value(value, function, name.clone()) {
+                        Ok(call) => *expr = call,
+                        Err(error) => return ControlFlow::Break(Box::new(error)),
+                    }
                 }
             }
             _ => {}

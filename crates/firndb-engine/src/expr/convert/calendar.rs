@@ -67,8 +67,17 @@ fn days_in_month(year: i64, month: u32) -> u32 {
     }
 }
 
+/// Days since 1970.
+pub(super) fn day_of(year: i64, month: i64, day: i64) -> Result<i32, Fault> {
+    if !(1..=12).contains(&month) || day < 1 || day > i64::from(days_in_month(year, month as u32)) {
+        return Err(Fault::Range);
+    }
+    let days = days_from_civil(year, month as u32, day as u32);
+    i32::try_from(days).map_err(|_| Fault::Range)
+}
+
 /// Reads `year-month-day[ (BC)]`, then perhaps a blank or T, a time and an offset.
-pub(super) fn parse_moment(text: &str) -> Result<Moment, Fault> {
+pub(super) fn parse_numbers(text: &str) -> Result<Moment, Fault> {
     let mut cursor = Cursor(text.trim().as_bytes());
     // Year 0 is 1 BC, -1 the one before.
     let sign = if cursor.one_of(b"-").is_some() { -1 } else { 1 };
@@ -97,12 +106,8 @@ pub(super) fn parse_moment(text: &str) -> Result<Moment, Fault> {
         }
         year = 1 - year;
     }
-    if !(1..=12).contains(&month) || day < 1 || day as u32 > days_in_month(year, month as u32) {
-        return Err(Fault::Range);
-    }
-    let days = days_from_civil(year, month as u32, day as u32);
     Ok(Moment {
-        days: i32::try_from(days).map_err(|_| Fault::Range)?,
+        days: day_of(year, month, day)?,
         time,
         offset,
     })
@@ -116,7 +121,7 @@ pub(super) fn parse_time(text: &str) -> Result<i64, Fault> {
         Ok(time)
     } else {
         // A whole timestamp also tells a time.
-        parse_moment(text).map(|moment| moment.time % MICROS_PER_DAY)
+        parse_numbers(text).map(|moment| moment.time % MICROS_PER_DAY)
     }
 }
 
@@ -124,7 +129,7 @@ pub(super) fn parse_time(text: &str) -> Result<i64, Fault> {
 /// as SQLite reads them.
 pub(crate) fn parse_utc(text: &str) -> Option<i64> {
     const FIRST_OF_2000: i32 = 10_957;
-    let moment = match parse_moment(text) {
+    let moment = match parse_numbers(text) {
         Ok(moment) => moment,
         Err(_) => {
             let mut cursor = Cursor(text.trim().as_bytes());
@@ -147,7 +152,7 @@ pub(crate) fn parse_utc(text: &str) -> Option<i64> {
 }
 
 /// What is left of a text.
-struct Cursor<'a>(&'a [u8]);
+pub(super) struct Cursor<'a>(pub(super) &'a [u8]);
 
 impl Cursor<'_> {
     fn number(&mut self, least: usize, most: usize) -> Option<i64> {
@@ -177,8 +182,20 @@ impl Cursor<'_> {
         Some(*first)
     }
 
-    fn blanks(&mut self) {
+    pub(super) fn blanks(&mut self) {
         self.0 = self.0.trim_ascii_start();
+    }
+
+    /// AM, or PM, which is true.
+    pub(super) fn half_of_day(&mut self) -> Option<bool> {
+        let start = self.0.get(..2)?.to_ascii_lowercase();
+        let afternoon = match start.as_slice() {
+            b"am" => false,
+            b"pm" => true,
+            _ => return None,
+        };
+        self.0 = &self.0[2..];
+        Some(afternoon)
     }
 
     fn before_christ(&mut self) -> bool {
@@ -194,7 +211,7 @@ impl Cursor<'_> {
     }
 
     /// 24:00:00 is the end of the day.
-    fn time_of_day(&mut self) -> Result<i64, Fault> {
+    pub(super) fn time_of_day(&mut self) -> Result<i64, Fault> {
         let hour = self.number(1, 2).ok_or(Fault::Syntax)?;
         self.one_of(b":").ok_or(Fault::Syntax)?;
         let minute = self.number(1, 2).ok_or(Fault::Syntax)?;
@@ -224,7 +241,7 @@ impl Cursor<'_> {
     }
 
     /// `Z`, `UTC`, `+02`, `+0230` or `-02:30`.
-    fn offset(&mut self) -> Result<Option<i32>, Fault> {
+    pub(super) fn offset(&mut self) -> Result<Option<i32>, Fault> {
         let before = self.0;
         self.blanks();
         if self.0.eq_ignore_ascii_case(b"z") || self.0.eq_ignore_ascii_case(b"utc") {
@@ -298,7 +315,7 @@ mod tests {
     use super::*;
 
     fn date(text: &str) -> Result<i32, Fault> {
-        parse_moment(text).map(|moment| moment.days)
+        parse_numbers(text).map(|moment| moment.days)
     }
 
     #[test]
@@ -332,14 +349,14 @@ mod tests {
 
     #[test]
     fn timestamps_are_read_with_fraction_and_offset() {
-        let moment = parse_moment("2020-01-05T10:11:12.1234567-02:30").unwrap();
+        let moment = parse_numbers("2020-01-05T10:11:12.1234567-02:30").unwrap();
         assert_eq!(
             moment.time,
             ((10 * 60 + 11) * 60 + 12) * 1_000_000 + 123_456
         );
         assert_eq!(moment.offset, Some(-9_000));
-        assert_eq!(parse_moment("2020-01-05 25:00:00"), Err(Fault::Range));
-        assert_eq!(parse_moment("2020-01-05 10"), Err(Fault::Syntax));
+        assert_eq!(parse_numbers("2020-01-05 25:00:00"), Err(Fault::Range));
+        assert_eq!(parse_numbers("2020-01-05 10"), Err(Fault::Syntax));
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod nested_text;
 mod number;
 mod parse;
 mod print;
+mod spelled_dates;
 mod text;
 
 use std::sync::Arc;
@@ -32,7 +33,7 @@ pub(crate) use interval::{
     NANOS_PER_MICRO, from_microseconds as interval_from_microseconds,
     out_of_range as interval_out_of_range,
 };
-pub(crate) use moment::timestamp_out_of_range;
+pub(crate) use moment::{instant, offset_at, timestamp_out_of_range};
 pub(crate) use number::{POWERS, decimal_to_float, rescale, with_integer, within};
 
 use crate::error::excerpt;

@@ -138,7 +138,7 @@ fn to_instant(local: &Timestamps, zone: Tz, how: Conversion) -> Result<Timestamp
     )
 }
 
-pub(super) fn instant(micros: i64, zone: Tz) -> Option<i64> {
+pub(crate) fn instant(micros: i64, zone: Tz) -> Option<i64> {
     let naive = DateTime::from_timestamp_micros(micros)?.naive_utc();
     let offset = match zone.offset_from_local_datetime(&naive) {
         MappedLocalTime::Single(offset) | MappedLocalTime::Ambiguous(offset, _) => offset,
@@ -160,7 +160,7 @@ fn to_local(instants: &Timestamps, zone: Tz, how: Conversion) -> Result<Timestam
 }
 
 /// Seconds that clocks in `zone` are ahead of UTC at an instant.
-pub(super) fn offset_at(micros: i64, zone: Tz) -> Option<i32> {
+pub(crate) fn offset_at(micros: i64, zone: Tz) -> Option<i32> {
     let utc = DateTime::from_timestamp_micros(micros)?.naive_utc();
     Some(zone.offset_from_utc_datetime(&utc).fix().local_minus_utc())
 }

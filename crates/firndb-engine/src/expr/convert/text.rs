@@ -11,9 +11,10 @@ use arrow::datatypes::{
     IntervalMonthDayNanoType, Time64MicrosecondType, TimestampMicrosecondType,
 };
 
-use super::calendar::{Fault, MICROS_PER_DAY, MICROS_PER_SECOND, parse_moment, parse_time};
+use super::calendar::{Fault, MICROS_PER_DAY, MICROS_PER_SECOND, parse_time};
 use super::number::{POWERS, with_integer, within};
 use super::parse::Parsed;
+use super::spelled_dates::parse_moment;
 use super::{
     Conversion, Rule, arc, cannot_cast, interval, invalid_text, json, message_name, moment,
     nested_text, out_of_range, parse, print,

@@ -11,12 +11,15 @@ mod concatenation;
 mod format;
 mod hash;
 mod json;
+mod justified;
 mod kernel;
 pub(super) mod lambdas;
 mod likeness;
 mod lists;
+mod made_moments;
 pub(super) mod maps;
 mod modified_moments;
+pub(in crate::expr) mod moment_formats;
 mod moments;
 mod more_text;
 mod numbers;
@@ -26,7 +29,6 @@ mod regex;
 pub(super) mod searches;
 mod series;
 mod sizes;
-mod strptime;
 mod structs;
 mod text;
 mod to_char;
@@ -51,7 +53,7 @@ use super::arithmetic::{ArithmeticOperator, resolve};
 use super::cast::Cast;
 use super::convert::{Rule, civil_from_days};
 use super::orders;
-use crate::parse::LIST_OF;
+use crate::parse::{FLAT, LIST_OF};
 use crate::types::{EXTENSION_KEY, UTC, UUID_EXTENSION, full, sql_name};
 use crate::{Error, SqlState};
 
@@ -83,8 +85,17 @@ pub(super) fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
         // Not stable, or the optimizer would call it before it asks for the statement's time (`simplify`).
         signature: Signature::nullary(Volatility::Volatile),
     })));
+    all.push(Arc::new(ScalarUDF::new_from_impl(Clock {
+        signature: Signature::nullary(Volatility::Volatile),
+    })));
     all.push(Arc::new(ScalarUDF::new_from_impl(RandomUuid {
+        name: "uuid",
         aliases: vec!["gen_random_uuid".into()],
+        signature: Signature::nullary(Volatility::Volatile),
+    })));
+    all.push(Arc::new(ScalarUDF::new_from_impl(RandomUuid {
+        name: "uuidv7",
+        aliases: Vec::new(),
         signature: Signature::nullary(Volatility::Volatile),
     })));
     all.push(Arc::new(ScalarUDF::new_from_impl(DateDiff {
@@ -97,9 +108,11 @@ pub(super) fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
             padding::kernels(),
             numbers::kernels(),
             moments::kernels(),
+            made_moments::kernels(),
+            justified::kernels(),
             modified_moments::kernels(),
             buckets::kernels(),
-            strptime::kernels(),
+            moment_formats::kernels(),
             regex::kernels(),
             sizes::kernels(),
             calendar::kernels(),
@@ -143,13 +156,7 @@ pub(super) fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
     all
 }
 
-pub(crate) use moments::moments_as;
-
-/// Reads moments, as microseconds, that are written by a format of `strptime`; `None` for text that the format does not fit.
-pub(crate) fn moments_by(format: &str) -> impl Fn(&str) -> Option<i64> {
-    let pattern = moments::chrono_pattern(format);
-    move |text| strptime::moment(text, &pattern)
-}
+pub(crate) use moment_formats::{moments_as, moments_by};
 
 /// A call of SUBSTRING.
 pub(super) fn substring(args: Vec<Expr>) -> Expr {
@@ -203,6 +210,10 @@ enum Form {
     EnumLast,
     /// A label's place in its enum, from 0.
     EnumCode,
+    /// The names of a struct's members.
+    StructKeys,
+    /// A list without lists.
+    Flat,
     /// A text as a list of values of the second argument's type.
     ListOf,
     /// The end of a period, which the second argument is or is the length of.
@@ -238,6 +249,8 @@ impl Form {
         ("enum_first", &[], Form::EnumFirst),
         ("enum_last", &[], Form::EnumLast),
         ("enum_code", &[], Form::EnumCode),
+        ("struct_keys", &[], Form::StructKeys),
+        (FLAT, &[], Form::Flat),
         (LIST_OF, &[], Form::ListOf),
         ("__firndb_period_end", &[], Form::PeriodEnd),
     ];
@@ -247,6 +260,7 @@ impl Form {
             Form::Today => 0,
             Form::Part(_) | Form::Epoch | Form::Length | Form::TypeOf => 1,
             Form::EnumRange | Form::EnumFirst | Form::EnumLast | Form::EnumCode => 1,
+            Form::StructKeys | Form::Flat => 1,
             Form::If => 3,
             _ => 2,
         }
@@ -266,7 +280,8 @@ impl Form {
                 return Ok(resolve(operator, &types[0], &types[1])?.map(|operands| operands.result));
             }
             Form::Today => DataType::Date32,
-            Form::EnumRange => DataType::new_list(DataType::Utf8, true),
+            Form::EnumRange | Form::StructKeys => DataType::new_list(DataType::Utf8, true),
+            Form::Flat => flat_type(&types[0]),
             Form::EnumFirst | Form::EnumLast => DataType::Utf8,
             Form::EnumCode => DataType::Int64,
             Form::ListOf => DataType::new_list(
@@ -293,6 +308,9 @@ impl Form {
                 datetime::date_part().call(vec![lit(part), moment.clone()]),
                 DataType::Int64,
             ),
+            (Form::Epoch, [interval]) if matches!(fields[0].data_type(), DataType::Interval(_)) => {
+                return Ok(moments::seconds_of_interval(interval.clone()));
+            }
             (Form::Epoch, [moment]) => cast(
                 datetime::date_part().call(vec![lit("epoch"), moment.clone()]),
                 DataType::Float64,
@@ -313,12 +331,8 @@ impl Form {
             {
                 modified_moments::strftime_of(format.clone(), value.clone())
             }
-            (Form::FormatTime, [moment, format]) if !matches!(format, Expr::Literal(_, _)) => {
-                moments::formatted(moment.clone(), format.clone())
-            }
             (Form::FormatTime, [moment, format]) => {
-                let format = rewritten(format, moments::chrono_format);
-                datetime::to_char().call(vec![moment.clone(), format])
+                moment_formats::formatted(moment.clone(), format.clone())
             }
             (Form::Matches, [text, pattern]) => {
                 expressions::regexp_like().call(vec![text.clone(), pattern.clone()])
@@ -361,6 +375,38 @@ impl Form {
                     }
                 }
             }
+            (Form::Flat, [list]) => {
+                let mut list = list.clone();
+                let mut given = fields[0].data_type();
+                while let DataType::List(item) = given
+                    && item.data_type().is_list()
+                {
+                    list = datafusion::functions_nested::expr_fn::flatten(list);
+                    given = item.data_type();
+                }
+                if let DataType::List(item) = given
+                    && let DataType::Struct(_) = item.data_type()
+                {
+                    let error = Error::unsupported(
+                        "unnest(…, recursive := true) of structs is not supported",
+                    );
+                    return Err(error.with_hint("unnest(list) yields the structs.").into());
+                }
+                list
+            }
+            (Form::StructKeys, [value]) => {
+                let DataType::Struct(members) = fields[0].data_type() else {
+                    let given = fields[0].data_type().clone();
+                    return Err(kernel::undefined("struct_keys", &[given]).into());
+                };
+                let names: Vec<ScalarValue> = members
+                    .iter()
+                    .map(|member| ScalarValue::from(member.name().as_str()))
+                    .collect();
+                let names = ScalarValue::new_list_nullable(&names, &DataType::Utf8);
+                let names = lit(ScalarValue::List(names));
+                datafusion::logical_expr::when(value.clone().is_not_null(), names).end()?
+            }
             (Form::ListOf, [text, _]) => {
                 let member = match fields[1].data_type() {
                     DataType::Null => Field::new("", DataType::Utf8View, true),
@@ -380,20 +426,17 @@ impl Form {
     }
 }
 
+/// The innermost list of a list's type.
+fn flat_type(given: &DataType) -> DataType {
+    match given {
+        DataType::List(item) if item.data_type().is_list() => flat_type(item.data_type()),
+        other => other.clone(),
+    }
+}
+
 /// Whether an expression is a literal that can only be a format.
 fn is_format(expr: &Expr) -> bool {
     matches!(expr, Expr::Literal(value, _) if value.try_as_str().flatten().is_some_and(|text| text.contains('%')))
-}
-
-/// A format that is a literal, rewritten.
-fn rewritten(format: &Expr, rewrite: fn(&str) -> String) -> Expr {
-    match format {
-        Expr::Literal(value, _) => match value.try_as_str() {
-            Some(Some(text)) => lit(rewrite(text)),
-            _ => format.clone(),
-        },
-        other => other.clone(),
-    }
 }
 
 /// A function that stands for an expression.
@@ -515,16 +558,52 @@ impl ScalarUDFImpl for Now {
     }
 }
 
+/// The moment at which it is called, `clock_timestamp()`: one for each batch of rows.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Clock {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for Clock {
+    fn name(&self) -> &str {
+        "clock_timestamp"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Timestamp(TimeUnit::Microsecond, Some(UTC.into())))
+    }
+
+    fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        Ok(ColumnarValue::Scalar(Now::value(
+            chrono::Utc::now().timestamp_micros(),
+        )))
+    }
+}
+
+/// A UUID of version 7: milliseconds since 1970, then random bits.
+fn timed_uuid() -> [u8; 16] {
+    let mut bytes = uuid::Uuid::new_v4().into_bytes();
+    let moment = chrono::Utc::now().timestamp_millis().to_be_bytes();
+    bytes[..6].copy_from_slice(&moment[2..]);
+    bytes[6] = 0x70 | bytes[6] & 0x0F;
+    bytes
+}
+
 /// A random UUID for each row.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct RandomUuid {
+    name: &'static str,
     aliases: Vec<String>,
     signature: Signature,
 }
 
 impl ScalarUDFImpl for RandomUuid {
     fn name(&self) -> &str {
-        "uuid"
+        self.name
     }
 
     fn aliases(&self) -> &[String] {
@@ -547,7 +626,10 @@ impl ScalarUDFImpl for RandomUuid {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let uuids = (0..args.number_rows).map(|_| uuid::Uuid::new_v4().into_bytes());
+        let uuids = (0..args.number_rows).map(|_| match self.name {
+            "uuidv7" => timed_uuid(),
+            _ => uuid::Uuid::new_v4().into_bytes(),
+        });
         let array: ArrayRef = if args.number_rows == 0 {
             arrow::array::new_empty_array(&DataType::FixedSizeBinary(16))
         } else {

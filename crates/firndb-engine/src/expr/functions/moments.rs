@@ -1,25 +1,35 @@
 //! Functions of dates, times and intervals.
 
-use std::fmt::Write;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, Int64Array, IntervalMonthDayNanoArray, StringViewArray,
-    StringViewBuilder, TimestampMicrosecondArray,
+    Array, ArrayRef, AsArray, Float64Array, Int64Array, IntervalMonthDayNanoArray,
+    TimestampMicrosecondArray,
 };
 use arrow::compute::{CastOptions, cast, cast_with_options};
 use arrow::datatypes::{
-    DataType, Field, IntervalMonthDayNano, IntervalUnit, TimeUnit, TimestampMicrosecondType,
+    DataType, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, TimeUnit,
+    TimestampMicrosecondType,
 };
-use chrono::DateTime;
 use datafusion::common::Result;
-use datafusion::logical_expr::{ColumnarValue, Expr, ScalarFunctionArgs};
+use datafusion::logical_expr::Expr;
 
 use super::kernel::{Kernel, Takes};
+use super::moment_formats::fields::days_of_month;
 use super::unit;
 use crate::expr::convert::{MICROS_PER_DAY, NANOS_PER_MICRO, civil_from_days};
 use crate::types::UTC;
 use crate::{Error, SqlState};
+
+/// The seconds of an interval.
+const INTERVAL_SECONDS: &str = "__firndb_interval_seconds";
+
+/// A call of `epoch` of an interval.
+pub(super) fn seconds_of_interval(interval: Expr) -> Option<Expr> {
+    let mut kernels = kernels().into_iter();
+    let kernel = kernels.find(|kernel| kernel.name == INTERVAL_SECONDS)?;
+    Some(kernel.function().call(vec![interval]))
+}
 
 /// The functions of this module.
 pub(super) fn kernels() -> Vec<Kernel> {
@@ -47,6 +57,14 @@ pub(super) fn kernels() -> Vec<Kernel> {
                 }
                 false => epoch(args, |micros| Some(micros.div_euclid(1_000))),
             },
+        },
+        Kernel {
+            name: INTERVAL_SECONDS,
+            aliases: &[],
+            takes: &[Any],
+            arguments: (1, 1),
+            yields: |types| matches!(types[0], DataType::Interval(_)).then_some(DataType::Float64),
+            run: seconds_of_intervals,
         },
         Kernel {
             name: "epoch_us",
@@ -133,95 +151,9 @@ fn to_timestamp(args: &[ArrayRef]) -> Result<ArrayRef> {
     } else if args.len() == 1 {
         return Ok(cast_with_options(&args[0], &stamp(), &strict)?);
     } else {
-        return formatted_timestamp(args);
+        return super::moment_formats::in_formats(args);
     };
     Ok(Arc::new(micros.with_timezone(UTC)))
-}
-
-/// Text in one of the formats that follow it.
-fn formatted_timestamp(args: &[ArrayRef]) -> Result<ArrayRef> {
-    let options = Arc::new(datafusion::config::ConfigOptions::default());
-    let function = datafusion::functions::datetime::to_timestamp_micros(&options);
-    let rows = args[0].len();
-    let fields = args
-        .iter()
-        .map(|values| Arc::new(Field::new("", values.data_type().clone(), true)))
-        .collect();
-    let parsed = function.invoke_with_args(ScalarFunctionArgs {
-        args: args
-            .iter()
-            .map(|values| ColumnarValue::Array(Arc::clone(values)))
-            .collect(),
-        arg_fields: fields,
-        number_rows: rows,
-        return_field: Arc::new(Field::new("", stamp(), true)),
-        config_options: options,
-    })?;
-    Ok(cast(&parsed.into_array(rows)?, &stamp())?)
-}
-
-/// `strftime` by a format of each row's own.
-pub(super) fn formatted(moment: Expr, format: Expr) -> Expr {
-    Kernel {
-        name: "format_moment",
-        aliases: &[],
-        takes: &[Takes::Stamp, Takes::Text],
-        arguments: (2, 2),
-        yields: |_| Some(DataType::Utf8View),
-        run: |args| {
-            let moments = args[0].as_primitive::<TimestampMicrosecondType>();
-            let formats = args[1].as_string_view();
-            let mut texts = StringViewBuilder::new();
-            for (moment, format) in moments.iter().zip(formats) {
-                let (Some(moment), Some(format)) = (moment, format) else {
-                    texts.append_null();
-                    continue;
-                };
-                let moment = DateTime::from_timestamp_micros(moment)
-                    .ok_or_else(crate::expr::convert::timestamp_out_of_range)?;
-                let mut text = String::new();
-                write!(
-                    text,
-                    "{}",
-                    moment.naive_utc().format(&chrono_format(format))
-                )
-                .map_err(|_| {
-                    Error::new(
-                        SqlState::InvalidParameterValue,
-                        format!("invalid format \"{format}\""),
-                    )
-                })?;
-                texts.append_value(text);
-            }
-            Ok(Arc::new(texts.finish()))
-        },
-    }
-    .function()
-    .call(vec![moment, format])
-}
-
-/// Dates or timestamps, on the clock of UTC, as text in a format of `strftime`.
-pub(crate) fn moments_as(moments: &ArrayRef, format: &str) -> crate::Result<StringViewArray> {
-    let stamps = cast(moments, &stamp())?;
-    let format = chrono_format(format);
-    let mut texts = StringViewBuilder::new();
-    for moment in stamps.as_primitive::<TimestampMicrosecondType>() {
-        let Some(moment) = moment else {
-            texts.append_null();
-            continue;
-        };
-        let moment = DateTime::from_timestamp_micros(moment)
-            .ok_or_else(crate::expr::convert::timestamp_out_of_range)?;
-        let mut text = String::new();
-        write!(text, "{}", moment.naive_utc().format(&format)).map_err(|_| {
-            Error::new(
-                SqlState::InvalidParameterValue,
-                format!("invalid format \"{format}\""),
-            )
-        })?;
-        texts.append_value(text);
-    }
-    Ok(texts.finish())
 }
 
 fn stamp() -> DataType {
@@ -231,7 +163,11 @@ fn stamp() -> DataType {
 fn is_moment(data_type: &DataType) -> bool {
     matches!(
         data_type,
-        DataType::Null | DataType::Date32 | DataType::Timestamp(_, _)
+        DataType::Null
+            | DataType::Date32
+            | DataType::Timestamp(_, _)
+            | DataType::Time64(_)
+            | DataType::Interval(_)
     )
 }
 
@@ -247,6 +183,12 @@ fn stamps<'a>(
 
 fn epoch(args: &[ArrayRef], number: fn(i64) -> Option<i64>) -> Result<ArrayRef> {
     let moments = match args[0].data_type() {
+        DataType::Time64(_) => cast(
+            &cast(&args[0], &DataType::Time64(TimeUnit::Microsecond))?,
+            &DataType::Int64,
+        )
+        .and_then(|micros| cast(&micros, &stamp()))?,
+        DataType::Interval(_) => of_intervals(&args[0])?,
         DataType::Timestamp(TimeUnit::Microsecond, _) => Arc::clone(&args[0]),
         _ => cast(&args[0], &stamp())?,
     };
@@ -261,6 +203,46 @@ fn epoch(args: &[ArrayRef], number: fn(i64) -> Option<i64>) -> Result<ArrayRef> 
         });
     }
     Ok(Arc::new(Int64Array::from(numbers)))
+}
+
+/// Intervals in microseconds, of months of 30 days.
+fn of_intervals(intervals: &ArrayRef) -> Result<ArrayRef> {
+    let intervals = cast(intervals, &DataType::Interval(IntervalUnit::MonthDayNano))?;
+    let micros = intervals
+        .as_primitive::<IntervalMonthDayNanoType>()
+        .iter()
+        .map(|interval| {
+            let Some(interval) = interval else {
+                return Ok(None);
+            };
+            let days = i64::from(interval.months) * 30 + i64::from(interval.days);
+            let micros = days
+                .checked_mul(MICROS_PER_DAY)
+                .and_then(|micros| micros.checked_add(interval.nanoseconds / NANOS_PER_MICRO));
+            micros
+                .map(Some)
+                .ok_or_else(crate::expr::convert::timestamp_out_of_range)
+        })
+        .collect::<crate::Result<TimestampMicrosecondArray>>()?;
+    Ok(Arc::new(micros))
+}
+
+/// The seconds of intervals, of years of 365.25 days and months of 30.
+fn seconds_of_intervals(args: &[ArrayRef]) -> Result<ArrayRef> {
+    let intervals = cast(&args[0], &DataType::Interval(IntervalUnit::MonthDayNano))?;
+    let seconds: Float64Array = intervals
+        .as_primitive::<IntervalMonthDayNanoType>()
+        .iter()
+        .map(|interval| {
+            interval.map(|interval| {
+                let years = f64::from(interval.months / 12) * 365.25;
+                let days = i64::from(interval.months % 12) * 30 + i64::from(interval.days);
+                let nanos = interval.nanoseconds as f64 / 1e9;
+                (years + days as f64) * 86_400.0 + nanos
+            })
+        })
+        .collect();
+    Ok(Arc::new(seconds))
 }
 
 /// Years, months and days between two moments as a calendar counts them: PostgreSQL's `age`.
@@ -283,20 +265,10 @@ fn age(later: i64, earlier: i64) -> IntervalMonthDayNano {
         days -= 1;
     }
     if days < 0 {
-        days += days_of_month(from_year, i64::from(from_month));
+        days += i64::from(days_of_month(from_year, from_month));
         months -= 1;
     }
     IntervalMonthDayNano::new(months as i32, days as i32, time * NANOS_PER_MICRO)
-}
-
-fn days_of_month(year: i64, month: i64) -> i64 {
-    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    match month {
-        2 if leap => 29,
-        2 => 28,
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
 }
 
 /// How many whole units lie between two moments.
@@ -327,7 +299,7 @@ fn complete_months(from: i64, to: i64) -> i64 {
     };
     let (from_year, from_month, from_day, from_time) = parts(from);
     let (to_year, to_month, to_day, to_time) = parts(to);
-    let began = match to_day == days_of_month(to_year, to_month) {
+    let began = match to_day == i64::from(days_of_month(to_year, to_month as u32)) {
         true => from_day.min(to_day),
         false => from_day,
     };
@@ -367,50 +339,4 @@ fn complete(part: &str, from: i64, to: i64) -> Result<i64> {
         }
     };
     Ok((to - from) / micros)
-}
-
-/// strftime's parts of a second as chrono has them: `%f` microseconds, `%g` milliseconds, `%n` nanoseconds.
-pub(super) fn chrono_format(format: &str) -> String {
-    parts_of_second(format, &[("%f", "%6f"), ("%g", "%3f"), ("%n", "%9f")])
-}
-
-/// strptime's: digits behind the point, however many there are.
-pub(super) fn chrono_pattern(format: &str) -> String {
-    parts_of_second(
-        format,
-        &[
-            (".%f", "%.f"),
-            (".%g", "%.f"),
-            (".%n", "%.f"),
-            ("%f", "%6f"),
-            ("%g", "%3f"),
-            ("%n", "%9f"),
-        ],
-    )
-}
-
-fn parts_of_second(format: &str, parts: &[(&str, &str)]) -> String {
-    let mut written = String::with_capacity(format.len());
-    let mut rest = format;
-    while let Some(next) = rest.chars().next() {
-        if let Some(after) = rest.strip_prefix("%%") {
-            written.push_str("%%");
-            rest = after;
-            continue;
-        }
-        let known = parts
-            .iter()
-            .find_map(|(from, to)| Some((rest.strip_prefix(from)?, to)));
-        match known {
-            Some((after, to)) => {
-                written.push_str(to);
-                rest = after;
-            }
-            None => {
-                written.push(next);
-                rest = &rest[next.len_utf8()..];
-            }
-        }
-    }
-    written
 }

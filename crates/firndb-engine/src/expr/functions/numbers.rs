@@ -19,6 +19,7 @@ use datafusion::logical_expr::{
 
 use super::kernel::{Kernel, Takes};
 use crate::expr::convert::POWERS;
+use crate::parse::TRUNC;
 use crate::{Error, SqlState};
 
 /// The functions of this module.
@@ -52,18 +53,37 @@ pub(super) fn kernels() -> Vec<Kernel> {
         Kernel {
             name: "isinf",
             aliases: &[],
-            takes: &[Double],
+            takes: &[Any],
             arguments: (1, 1),
-            yields: |_| Some(DataType::Boolean),
-            run: |args| tested(args, f64::is_infinite),
+            yields: |types| has_infinity(&types[0]).then_some(DataType::Boolean),
+            run: |args| of_finite(args, f64::is_infinite, false),
         },
         Kernel {
             name: "isfinite",
             aliases: &[],
-            takes: &[Double],
+            takes: &[Any],
             arguments: (1, 1),
-            yields: |_| Some(DataType::Boolean),
-            run: |args| tested(args, f64::is_finite),
+            yields: |types| has_infinity(&types[0]).then_some(DataType::Boolean),
+            run: |args| of_finite(args, f64::is_finite, true),
+        },
+        Kernel {
+            name: TRUNC,
+            aliases: &[],
+            takes: &[Double, Integer],
+            arguments: (2, 2),
+            yields: |_| Some(DataType::Float64),
+            run: |args| {
+                let (values, digits) = (
+                    args[0].as_primitive::<Float64Type>(),
+                    args[1].as_primitive::<Int64Type>(),
+                );
+                let cut: Float64Array = values
+                    .iter()
+                    .zip(digits)
+                    .map(|(value, digits)| Some(cut(value?, digits?)))
+                    .collect();
+                Ok(Arc::new(cut))
+            },
         },
         Kernel {
             name: "isnan",
@@ -441,6 +461,46 @@ fn sign(args: &[ArrayRef]) -> Result<ArrayRef> {
             }),
     };
     Ok(Arc::new(signs))
+}
+
+/// A number without its digits behind so many, which may be negative. A double has no digit beyond 323 places.
+fn cut(value: f64, digits: i64) -> f64 {
+    match digits {
+        -308..=-1 => {
+            let unit = 10_f64.powi(-digits as i32);
+            (value / unit).trunc() * unit
+        }
+        0 => value.trunc(),
+        1..=308 => {
+            let unit = 10_f64.powi(digits as i32);
+            let moved = value * unit;
+            match moved.is_finite() {
+                true => moved.trunc() / unit,
+                false => value,
+            }
+        }
+        ..0 => match value.is_finite() {
+            true => 0.0,
+            false => value,
+        },
+        _ => value,
+    }
+}
+
+/// Numbers and moments, of which doubles alone may be infinite.
+fn has_infinity(data_type: &DataType) -> bool {
+    let moment = matches!(data_type, DataType::Date32 | DataType::Timestamp(_, _));
+    moment || data_type.is_numeric() || data_type.is_null()
+}
+
+fn of_finite(args: &[ArrayRef], test: fn(f64) -> bool, of_moments: bool) -> Result<ArrayRef> {
+    if args[0].data_type().is_temporal() {
+        let known: BooleanArray = (0..args[0].len())
+            .map(|row| args[0].is_valid(row).then_some(of_moments))
+            .collect();
+        return Ok(Arc::new(known));
+    }
+    tested(&[cast(&args[0], &DataType::Float64)?], test)
 }
 
 fn tested(args: &[ArrayRef], test: fn(f64) -> bool) -> Result<ArrayRef> {

@@ -8,6 +8,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, MapArray, StructArray};
+use arrow::compute::{is_null, nullif};
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::functions_nested::{array_has, map_extract, position, remove};
@@ -152,7 +153,28 @@ impl ScalarUDFImpl for Search {
                 ColumnarValue::Scalar(value) => ColumnarValue::Scalar(value.clone()),
             };
         }
-        self.inner.inner().invoke_with_args(args)
+        let of_lists = matches!(self.name(), "array_has_all" | "array_has_any");
+        if !of_lists {
+            return self.inner.inner().invoke_with_args(args);
+        }
+        // NULL is no list, and nothing is known of its members.
+        let mut unknown = None;
+        for arg in &args.args {
+            let nulls = is_null(&arg.to_array(args.number_rows)?)?;
+            unknown = Some(match unknown {
+                Some(before) => arrow::compute::or(&before, &nulls)?,
+                None => nulls,
+            });
+        }
+        let rows = args.number_rows;
+        let found = self.inner.inner().invoke_with_args(args)?;
+        match unknown.filter(|unknown| unknown.true_count() > 0) {
+            Some(unknown) => {
+                let found = found.into_array(rows)?;
+                Ok(ColumnarValue::Array(nullif(&found, &unknown)?))
+            }
+            None => Ok(found),
+        }
     }
 }
 

@@ -12,32 +12,9 @@ use arrow::datatypes::{DataType, Float64Type, TimeUnit, TimestampMicrosecondType
 use datafusion::common::Result;
 
 use super::kernel::{Kernel, Takes};
+use super::moment_formats::{DAYS, MONTHS};
 use crate::expr::convert::{MICROS_PER_DAY, civil_from_days, days_from_civil};
 use crate::{Error, SqlState};
-
-const MONTHS: [&str; 12] = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-];
-const DAYS: [&str; 7] = [
-    "Sunday",
-    "Monday",
-    "Tuesday",
-    "Wednesday",
-    "Thursday",
-    "Friday",
-    "Saturday",
-];
 
 /// The function of this module.
 pub(super) fn kernels() -> Vec<Kernel> {

@@ -35,6 +35,8 @@ const ARGUMENTS: &str = "__firndb_args";
 pub(super) fn create_function(work: &mut Work<'_>, create: &CreateFunction) -> Result<Outcome> {
     let body = body(create)?;
     let parameters = parameters(work, create.args.as_deref().unwrap_or_default(), &body)?;
+    let mut body = body;
+    qualified(&mut body, create, &parameters);
     let definition = match returned(create)? {
         Returned::Value(data_type) => {
             let value = value(body, &parameters, &data_type)?;
@@ -66,9 +68,10 @@ pub(super) fn create_function(work: &mut Work<'_>, create: &CreateFunction) -> R
     Ok(Outcome::done("CREATE FUNCTION"))
 }
 
-/// A parameter: the name that the body knows it by, its type and default.
+/// A parameter: the name that the body knows it by, the one behind the function's, its type and default.
 struct Parameter {
     name: Ident,
+    written: Option<String>,
     data_type: DataType,
     default: Option<Expr>,
 }
@@ -159,20 +162,72 @@ fn parameters(
         .iter()
         .enumerate()
         .map(|(place, arg)| {
+            let arg_name = arg.name.as_ref().map(name_of);
             if !matches!(arg.mode, None | Some(ArgMode::In)) {
                 return Err(refused("an OUT parameter"));
             }
-            let name = match &arg.name {
-                Some(name) if !columns.contains(&fold(&name.value)) => name.clone(),
+            let name = match &arg_name {
+                Some(name) if !columns.contains(&name.value) => name.clone(),
                 _ => Ident::new(format!("__firndb_parameter_{}", place + 1)),
             };
             Ok(Parameter {
                 name,
+                written: arg_name.map(|name| name.value),
                 data_type: arg.data_type.clone(),
                 default: arg.default_expr.clone(),
             })
         })
         .collect()
+}
+
+/// A parameter's name, folded: the parser gives it with its quotes.
+fn name_of(name: &Ident) -> Ident {
+    match name
+        .value
+        .strip_prefix('"')
+        .and_then(|name| name.strip_suffix('"'))
+    {
+        Some(quoted) => Ident::with_quote('"', fold(&quoted.replace("\"\"", "\""))),
+        None => Ident {
+            value: fold(&name.value),
+            ..name.clone()
+        },
+    }
+}
+
+/// Writes parameters behind the function's name, `f.a`, as `$1`.
+fn qualified(body: &mut Query, create: &CreateFunction, parameters: &[Parameter]) {
+    let name = create.name.0.last().and_then(|part| part.as_ident());
+    if let Some(name) = name {
+        let function = fold(&name.value);
+        let ControlFlow::Continue(()) = body.visit(&mut Qualified {
+            function,
+            parameters,
+        });
+    }
+}
+
+struct Qualified<'a> {
+    function: String,
+    parameters: &'a [Parameter],
+}
+
+impl VisitorMut for Qualified<'_> {
+    type Break = std::convert::Infallible;
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
+        if let Expr::CompoundIdentifier(parts) = expr
+            && let [function, name] = parts.as_slice()
+            && fold(&function.value) == self.function
+        {
+            let name = fold(&name.value);
+            let named = |parameter: &Parameter| parameter.written.as_ref() == Some(&name);
+            if let Some(place) = self.parameters.iter().position(named) {
+                *expr = Expr::value(Value::Placeholder(format!("${}", place + 1)));
+            }
+        }
+        ControlFlow::Continue(())
+    }
 }
 
 /// The names of the columns of the relations that a body names.

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{
-    DropFunction, MacroArg, MacroDefinition, ObjectName, Statement,
+    DropBehavior, DropFunction, MacroArg, MacroDefinition, ObjectName, Statement,
 };
 
-use super::new_name;
-use crate::catalog::{MacroBody, MacroEntry, TEMPORARY_SCHEMA, fold};
+use super::depend::{self, Caller};
+use super::{drop, new_name};
+use crate::catalog::{MacroBody, MacroEntry, Relation, TEMPORARY_SCHEMA, fold};
 use crate::error::{Error, Result, SqlState, nearest};
 use crate::session::Outcome;
 use crate::statement::{Work, split_name};
@@ -75,12 +76,13 @@ fn parameters(args: &[MacroArg]) -> Result<Vec<MacroArg>> {
 /// DROP MACRO, which also drops what DROP FUNCTION names.
 pub(super) fn drop_macro(work: &mut Work<'_>, drop: &DropFunction) -> Result<Outcome> {
     for function in &drop.func_desc {
-        drop_one(work, &function.name, drop.if_exists)?;
+        let cascade = matches!(drop.drop_behavior, Some(DropBehavior::Cascade));
+        drop_one(work, &function.name, drop.if_exists, cascade)?;
     }
     Ok(Outcome::done("DROP MACRO"))
 }
 
-fn drop_one(work: &mut Work<'_>, name: &ObjectName, if_exists: bool) -> Result<()> {
+fn drop_one(work: &mut Work<'_>, name: &ObjectName, if_exists: bool, cascade: bool) -> Result<()> {
     let (schema, folded) = split_name(name)?;
     let state = Arc::clone(work.changes.state());
     let path: Vec<String> = match schema {
@@ -95,6 +97,7 @@ fn drop_one(work: &mut Work<'_>, name: &ObjectName, if_exists: bool) -> Result<(
         Some((schema.name.clone(), entry.name.clone()))
     });
     if let Some((schema, name)) = found {
+        drop_callers(work, &schema, &name, cascade)?;
         work.changes.remove_macro(&schema, &name);
         return Ok(());
     }
@@ -115,4 +118,41 @@ fn drop_one(work: &mut Work<'_>, name: &ObjectName, if_exists: bool) -> Result<(
         Some(near) => error.with_hint(format!("Perhaps you meant the macro \"{near}\".")),
         None => error,
     })
+}
+
+/// Drops the views and conditions that call a function, or refuses.
+fn drop_callers(work: &mut Work<'_>, schema: &str, name: &str, cascade: bool) -> Result<()> {
+    let callers = depend::callers(work.changes.state(), schema, name);
+    let what = format!("function {name}");
+    if !cascade && !callers.is_empty() {
+        let callers: Vec<_> = callers.iter().collect();
+        let hint = "Use DROP ... CASCADE to drop the dependent objects too.";
+        return Err(depend::still_called(&what, &callers, hint));
+    }
+    let stays = |caller: &&Caller| matches!(caller, Caller::Part(_));
+    let parts: Vec<_> = callers.iter().filter(stays).collect();
+    if !parts.is_empty() {
+        let hint = "Drop or alter these columns and indexes first.";
+        return Err(depend::still_called(&what, &parts, hint));
+    }
+    for caller in callers {
+        match caller {
+            Caller::View(view) => {
+                let still = work.changes.state().relation(&view.schema, &view.name);
+                if let Some(Relation::View(view)) = still {
+                    drop::drop_view(work, &view, true)?;
+                }
+            }
+            Caller::Check(table, constraint) => {
+                let still = work.changes.state().relation(&table.schema, &table.name);
+                if let Some(Relation::Table(table)) = still {
+                    let mut table = table.as_ref().clone();
+                    table.constraints.retain(|other| other.name() != constraint);
+                    work.changes.put(Relation::Table(Arc::new(table)));
+                }
+            }
+            Caller::Part(_) => {}
+        }
+    }
+    Ok(())
 }

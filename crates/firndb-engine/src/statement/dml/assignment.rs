@@ -130,7 +130,7 @@ impl Assignments {
             Some(place) => place,
             None => {
                 self.add_column(target, column, Source::Expression(self.expressions.len()))?;
-                let name = target.schema().field(column).name();
+                let name = target.folded_name(column);
                 self.expressions
                     .push(super::query::column(target.name(), name));
                 self.columns.len() - 1

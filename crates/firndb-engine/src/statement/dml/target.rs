@@ -120,6 +120,11 @@ impl<'a> Target<'a> {
         self.context
     }
 
+    /// What queries call a column.
+    pub(super) fn folded_name(&self, column: usize) -> &str {
+        &self.names[column]
+    }
+
     /// The table's entry in the catalog.
     pub(super) fn entry(&self) -> &Arc<TableEntry> {
         &self.entry

@@ -260,6 +260,9 @@ fn misused(line: &str) -> Option<Error> {
         let name = name.trim_start_matches("__firndb_");
         return Some(undefined(format!("{name} of these arguments")));
     }
+    if let Some(name) = misfitting(line) {
+        return Some(undefined(format!("{name} of these arguments")));
+    }
     if let Some((from, to)) = line
         .strip_prefix("Casting from ")
         .and_then(|rest| rest.strip_suffix(" not supported"))
@@ -351,6 +354,29 @@ fn between(text: &str, before: &str, after: &str) -> Option<String> {
     let start = text.find(before)? + before.len();
     let end = start + text[start..].find(after)?;
     Some(text[start..end].to_owned())
+}
+
+/// The function that says of its arguments' number or types that it does not take them.
+fn misfitting(line: &str) -> Option<&str> {
+    const SAYINGS: [&str; 9] = [
+        " does not support type",
+        " expects array arguments, got",
+        " expects list as first argument",
+        " expects at least one argument",
+        " function unsupported data type at index",
+        " function only accepts format arguments",
+        " requires an even number of arguments",
+        " first argument must be a union",
+        " only support unions",
+    ];
+    let saying = SAYINGS.iter().find(|saying| line.contains(**saying))?;
+    let name = line.split(*saying).next()?;
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    (!name.is_empty() && name.bytes().all(is_name)).then_some(match name {
+        "arrays_zip" => "list_zip",
+        "make_map" => "map",
+        other => other,
+    })
 }
 
 #[cfg(test)]

@@ -270,19 +270,23 @@ fn distinct_arguments(expr: Expr, schema: &DFSchema) -> Result<Expr> {
             let mut changed = false;
             // An aggregate that shows its values shows intervals, not their lengths.
             let counts = function.func.name() == "count";
-            function.params.args = function
-                .params
-                .args
+            let mut canonical = |arg: Expr| {
+                if !counts && intervals::is_interval(&arg, schema)? {
+                    return Ok(arg);
+                }
+                let key = canonical_key(arg.clone(), schema)?;
+                changed |= key != arg;
+                Ok(key)
+            };
+            let args = std::mem::take(&mut function.params.args);
+            function.params.args = args
                 .into_iter()
-                .map(|arg| {
-                    if !counts && intervals::is_interval(&arg, schema)? {
-                        return Ok(arg);
-                    }
-                    let key = canonical_key(arg.clone(), schema)?;
-                    changed |= key != arg;
-                    Ok(key)
-                })
+                .map(&mut canonical)
                 .collect::<Result<_>>()?;
+            // Its ORDER BY names its arguments.
+            for key in &mut function.params.order_by {
+                key.expr = canonical(std::mem::take(&mut key.expr))?;
+            }
             let function = Expr::AggregateFunction(function);
             Ok(if changed {
                 Transformed::yes(function)

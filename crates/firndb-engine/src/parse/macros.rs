@@ -168,13 +168,13 @@ const MACROS: &[(&str, usize, &str)] = &[
     (
         "century",
         1,
-        "CASE WHEN year(a) > 0 THEN (year(a) + 99) // 100 ELSE -((- year(a)) // 100) - 1 END",
+        "CASE WHEN typeof(a) = 'INTERVAL' THEN CASE WHEN year(a) < 0 THEN -((- year(a)) // 100) ELSE year(a) // 100 END WHEN year(a) > 0 THEN (year(a) + 99) // 100 ELSE -((- year(a)) // 100) - 1 END",
     ),
     ("decade", 1, "(year(a) // 10)"),
     (
         "millennium",
         1,
-        "CASE WHEN year(a) > 0 THEN (year(a) + 999) // 1000 ELSE -((- year(a)) // 1000) - 1 END",
+        "CASE WHEN typeof(a) = 'INTERVAL' THEN CASE WHEN year(a) < 0 THEN -((- year(a)) // 1000) ELSE year(a) // 1000 END WHEN year(a) > 0 THEN (year(a) + 999) // 1000 ELSE -((- year(a)) // 1000) - 1 END",
     ),
     (
         "era",
@@ -189,7 +189,7 @@ const MACROS: &[(&str, usize, &str)] = &[
     (
         "yearweek",
         1,
-        "(year(date_trunc('week', a) + INTERVAL '3 days') * 100 + week(a))",
+        "(year(date_trunc('week', a) + INTERVAL '3 days') * 100 + CASE WHEN year(date_trunc('week', a) + INTERVAL '3 days') > 0 THEN week(a) ELSE - week(a) END)",
     ),
     (
         "timeofday",
@@ -380,12 +380,12 @@ const MACROS: &[(&str, usize, &str)] = &[
     (
         "list_grade_up",
         1,
-        "list_transform(list_sort(list_zip(a, range(1, len(a) + 1))), pair -> pair['2'])",
+        "list_transform(list_sort(list_zip(a, range(1, len(a) + 1)), 'ASC', 'NULLS LAST'), pair -> pair['2'])",
     ),
     (
         "array_grade_up",
         1,
-        "list_transform(list_sort(list_zip(a, range(1, len(a) + 1))), pair -> pair['2'])",
+        "list_transform(list_sort(list_zip(a, range(1, len(a) + 1)), 'ASC', 'NULLS LAST'), pair -> pair['2'])",
     ),
     ("std", 1, "stddev(a)"),
     (

@@ -25,6 +25,20 @@ const WORDS: [&str; 12] = [
     "rollup",
     "substring",
 ];
+/// Units of time, in the singular.
+const UNITS: [&str; 11] = [
+    "year",
+    "quarter",
+    "month",
+    "week",
+    "day",
+    "hour",
+    "minute",
+    "second",
+    "millisecond",
+    "microsecond",
+    "decade",
+];
 /// What a list of types stands behind.
 const TYPES: [&str; 9] = [
     "map", "struct", "union", "row", "function", "macro", "prepare", "decimal", "list",
@@ -67,6 +81,14 @@ fn is_name(tokens: &[TokenWithSpan], solid: &[usize], at: usize) -> bool {
     let word = token(at).and_then(text).unwrap_or_default();
     let before = at.checked_sub(1).and_then(token);
     let after = token(at + 1);
+    let is_if = |place: Option<usize>| {
+        let word = place.and_then(token).and_then(text);
+        word == Some("if")
+    };
+    let of_definition = word == "exists" && (is_if(at.checked_sub(1)) || is_if(at.checked_sub(2)));
+    if of_definition || word == "exclude" && before == Some(&Token::Mul) {
+        return false;
+    }
     if before == Some(&Token::Period) {
         return after == Some(&Token::LParen);
     }
@@ -164,10 +186,11 @@ fn is_name(tokens: &[TokenWithSpan], solid: &[usize], at: usize) -> bool {
 
 /// A number and a unit of time.
 fn is_amount(number: &Option<&Token>, unit: &Option<&Token>) -> bool {
+    let unit = unit.and_then(text).map(|unit| unit.trim_end_matches('s'));
     matches!(
         number,
         Some(Token::Number(_, _) | Token::SingleQuotedString(_))
-    ) && matches!(unit, Some(Token::Word(_)))
+    ) && unit.is_some_and(|unit| UNITS.contains(&unit))
 }
 
 /// Whether the innermost bracket around a place holds types.
@@ -242,6 +265,8 @@ mod tests {
             "select a from t group by cube (a), rollup (b)",
             "select * exclude (a) from t where not exists (select 1)",
             "create function f(interval, interval) returns interval",
+            "create table if not exists offset (a int)",
+            "select * exclude nulls from t",
         ] {
             assert_eq!(rewritten(sql), sql);
         }

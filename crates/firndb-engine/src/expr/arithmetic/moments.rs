@@ -249,7 +249,7 @@ fn scale(interval: IntervalMonthDayNano, factor: f64) -> Result<IntervalMonthDay
     let micros = (interval.nanoseconds / NANOS_PER_MICRO) as f64 * factor
         + whole_days.fract() * MICROS_PER_DAY as f64;
     let (months, whole_days, micros) = (months.trunc(), whole_days.trunc(), micros.round());
-    let fits = |value: f64, limit: f64| value.is_finite() && value.abs() < limit;
+    let fits = |value: f64, limit: f64| value.is_finite() && value.abs() <= limit;
     if !fits(months, 2_147_483_647.0) || !fits(whole_days, 2_147_483_647.0) || !fits(micros, 9.2e15)
     {
         return Err(interval_out_of_range());

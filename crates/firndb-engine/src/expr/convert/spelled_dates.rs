@@ -36,10 +36,10 @@ const DAYS: [&str; 7] = [
 /// The place of a name, in full or of at least three letters.
 fn named(names: &[&str], word: &str) -> Option<usize> {
     let word = word.to_ascii_lowercase();
-    let known = |name: &&str| **name == word || (word.len() == 3 && name.starts_with(&word));
+    let known = |name: &&str| *name == word || (word.len() == 3 && name.starts_with(&word));
     names
         .iter()
-        .position(|name| known(&name))
+        .position(known)
         .or_else(|| (word == "sept" && names.len() == 12).then_some(8))
 }
 

@@ -1,4 +1,4 @@
-//! `time_bucket` and `date_bin`: where the bucket of a moment begins.
+//! `time_bucket` and `date_bin`: where the bucket of a moment begins, which an instant's does in UTC, as in DuckDB.
 //!
 //! Buckets of months are counted from an origin's month, January 2000 if none is given; others from the origin, Monday, the third of
 //! that month. `date_bin` counts from 1970 where no origin is given. Dates have buckets that begin at dates.
@@ -37,9 +37,9 @@ pub(super) fn kernels() -> Vec<Kernel> {
         let third = types
             .get(2)
             .is_none_or(|third| moment(third) || matches!(third, DataType::Interval(_)));
-        (width && moment(&types[1]) && third).then(|| match types[1] {
+        (width && moment(&types[1]) && third).then(|| match &types[1] {
             DataType::Date32 => DataType::Date32,
-            _ => stamp(),
+            other => stamp_like(other),
         })
     };
     let kernel = |name, yields, run| Kernel {
@@ -56,7 +56,7 @@ pub(super) fn kernels() -> Vec<Kernel> {
             "date_bin",
             |types| {
                 let width = matches!(types[0], DataType::Interval(_) | DataType::Null);
-                width.then(stamp)
+                width.then(|| stamp_like(&types[1]))
             },
             |args| starts(args, 0, 0),
         ),
@@ -65,6 +65,14 @@ pub(super) fn kernels() -> Vec<Kernel> {
 
 fn stamp() -> DataType {
     DataType::Timestamp(TimeUnit::Microsecond, None)
+}
+
+/// A timestamp, with a zone if the moments have one.
+fn stamp_like(moments: &DataType) -> DataType {
+    match moments {
+        DataType::Timestamp(_, zone) => DataType::Timestamp(TimeUnit::Microsecond, zone.clone()),
+        _ => stamp(),
+    }
 }
 
 fn interval() -> DataType {
@@ -113,7 +121,7 @@ fn starts(args: &[ArrayRef], month: i64, other: i64) -> Result<ArrayRef> {
     let starts: ArrayRef = Arc::new(starts);
     match args[1].data_type() {
         DataType::Date32 if month != 0 => Ok(cast(&starts, &DataType::Date32)?),
-        _ => Ok(starts),
+        moments => Ok(cast(&starts, &stamp_like(moments))?),
     }
 }
 

@@ -308,6 +308,9 @@ impl Form {
                 datetime::date_part().call(vec![lit(part), moment.clone()]),
                 DataType::Int64,
             ),
+            (Form::Epoch, [null]) if fields[0].data_type().is_null() => {
+                cast(null.clone(), DataType::Float64)
+            }
             (Form::Epoch, [interval]) if matches!(fields[0].data_type(), DataType::Interval(_)) => {
                 return Ok(moments::seconds_of_interval(interval.clone()));
             }

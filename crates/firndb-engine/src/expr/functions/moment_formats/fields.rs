@@ -115,7 +115,9 @@ impl Fields {
             .with_hint("Read the year by %G, or by IYYY."));
         }
         if self.iso_year.is_some() || self.iso_week.is_some() {
-            let monday = first_monday(self.iso_year.or(self.year).unwrap_or(default_year));
+            let year = self.iso_year.or(self.year).unwrap_or(default_year);
+            date(year, 1, 1)?;
+            let monday = first_monday(year);
             let week = i64::from(self.iso_week.unwrap_or(1));
             let behind = i64::from((self.weekday.unwrap_or(1) + 6) % 7);
             return Ok(monday + 7 * (week - 1) + behind);

@@ -274,7 +274,9 @@ impl Reader<'_> {
                 let (thousands, _) = self.digits("y", false)?;
                 self.rest = self.rest.strip_prefix(',').unwrap_or(self.rest);
                 let (rest, _) = self.digits("yyy", true)?;
-                self.fields.year = thousands.checked_mul(1_000).map(|year| year + rest);
+                self.fields.year = thousands
+                    .checked_mul(1_000)
+                    .and_then(|year| year.checked_add(rest));
             }
             "yyyy" | "yyy" | "yy" | "y" => {
                 let (year, digits) = self.digits(pattern, glued)?;
@@ -354,10 +356,10 @@ impl Reader<'_> {
         let sign = self.rest.chars().next();
         if let Some(sign @ ('+' | '-')) = sign {
             self.rest = &self.rest[1..];
-            let hours =
-                i64::from(self.number(pattern, true, 0, 15).or_else(|_| {
-                    Err(format!("invalid value for \"{}\"", pattern.to_uppercase()))
-                })?);
+            let hours = i64::from(
+                self.number(pattern, true, 0, 15)
+                    .map_err(|_| format!("invalid value for \"{}\"", pattern.to_uppercase()))?,
+            );
             self.said.offset_hours = Some((sign == '-', hours));
             if pattern != "tzh"
                 && let Some(minutes) = self.rest.strip_prefix(':')

@@ -253,18 +253,23 @@ fn rounded(number: &str, places: usize) -> (String, String) {
     )
 }
 
+const ROMAN: [&str; 12] = [
+    "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII",
+];
+
 /// What a pattern of dates yields: a number of so many digits, or a word padded to so many characters.
 enum Shown {
     Number(i64, usize),
     Word(String, usize),
 }
 
-/// The patterns of dates, longer ones first where one begins like another.
-const PATTERNS: [&str; 48] = [
-    "HH24", "HH12", "HH", "MI", "SSSSS", "SSSS", "SS", "MS", "US", "A.M.", "P.M.", "a.m.", "p.m.",
-    "AM", "PM", "am", "pm", "Y,YYY", "YYYY", "YYY", "YY", "Y", "IYYY", "IYY", "IY", "IDDD", "ID",
-    "IW", "I", "MONTH", "Month", "month", "MON", "Mon", "mon", "MM", "DAY", "Day", "day", "DY",
-    "Dy", "dy", "DDD", "DD", "D", "WW", "W", "Q",
+/// The patterns of dates, longer ones first where one begins like another. Those of numbers may be written in any case.
+const PATTERNS: [&str; 66] = [
+    "B.C.", "A.D.", "b.c.", "a.d.", "BC", "AD", "bc", "ad", "FF1", "FF2", "FF3", "FF4", "FF5",
+    "FF6", "CC", "J", "RM", "rm", "HH24", "HH12", "HH", "MI", "SSSSS", "SSSS", "SS", "MS", "US",
+    "A.M.", "P.M.", "a.m.", "p.m.", "AM", "PM", "am", "pm", "Y,YYY", "YYYY", "YYY", "YY", "Y",
+    "IYYY", "IYY", "IY", "IDDD", "ID", "IW", "I", "MONTH", "Month", "month", "MON", "Mon", "mon",
+    "MM", "DAY", "Day", "day", "DY", "Dy", "dy", "DDD", "DD", "D", "WW", "W", "Q",
 ];
 
 fn of_moment(moment: i64, template: &str) -> crate::Result<String> {
@@ -278,11 +283,14 @@ fn of_moment(moment: i64, template: &str) -> crate::Result<String> {
             rest = after;
             continue;
         }
-        let (tight, body) = match rest.strip_prefix("FM") {
+        let prefix = ["FM", "fm", "TM", "tm"]
+            .iter()
+            .find_map(|prefix| rest.strip_prefix(prefix));
+        let (tight, body) = match prefix {
             Some(body) => (true, body),
             None => (false, rest),
         };
-        let pattern = PATTERNS.iter().find(|pattern| body.starts_with(**pattern));
+        let pattern = PATTERNS.iter().find(|pattern| is_at(pattern, body));
         let Some(pattern) = pattern else {
             if tight || first.is_ascii_alphabetic() {
                 return Err(unknown(rest));
@@ -317,6 +325,19 @@ fn of_moment(moment: i64, template: &str) -> crate::Result<String> {
         }
     }
     Ok(text)
+}
+
+/// Whether a text begins with a pattern.
+fn is_at(pattern: &str, text: &str) -> bool {
+    const WORDS: [&str; 8] = ["MONTH", "MON", "DAY", "DY", "AM", "PM", "RM", "BC"];
+    let is_word = |word: &&str| word.eq_ignore_ascii_case(pattern);
+    let of_case = WORDS.iter().any(is_word) || pattern.contains('.') || pattern.starts_with('A');
+    match of_case {
+        true => text.starts_with(pattern),
+        false => text
+            .get(..pattern.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(pattern)),
+    }
 }
 
 fn ordinal_suffix(number: &str) -> &'static str {
@@ -370,6 +391,10 @@ impl Parts {
         let day = DAYS[self.weekday];
         let of_year = self.days - days_from_civil(self.year, 1, 1) + 1;
         let (iso_year, iso_week) = self.iso();
+        // Years before Christ are counted back from 1.
+        let shown = |year: i64| if year > 0 { year } else { 1 - year };
+        let (year, iso_year) = (shown(self.year), shown(iso_year));
+        let era = if self.year > 0 { "AD" } else { "BC" };
         let word = |text: &str, width: usize| {
             let cased = match pattern.chars().nth(1) {
                 Some(second) if second.is_uppercase() => text.to_uppercase(),
@@ -390,11 +415,33 @@ impl Parts {
             "am" | "pm" => Word(half.to_lowercase(), 0),
             "A.M." | "P.M." => Word(format!("{}.M.", &half[..1]), 0),
             "a.m." | "p.m." => Word(format!("{}.m.", half[..1].to_lowercase()), 0),
-            "Y,YYY" => Word(format!("{},{:03}", self.year / 1_000, self.year % 1_000), 0),
-            "YYYY" => Number(self.year, 4),
-            "YYY" => Number(self.year.rem_euclid(1_000), 3),
-            "YY" => Number(self.year.rem_euclid(100), 2),
-            "Y" => Number(self.year.rem_euclid(10), 1),
+            "Y,YYY" => Word(format!("{},{:03}", year / 1_000, year % 1_000), 0),
+            "YYYY" => Number(year, 4),
+            "YYY" => Number(year.rem_euclid(1_000), 3),
+            "YY" => Number(year.rem_euclid(100), 2),
+            "Y" => Number(year.rem_euclid(10), 1),
+            "CC" => Number(
+                match self.year {
+                    1.. => (self.year - 1) / 100 + 1,
+                    before => before / 100 - 1,
+                },
+                2,
+            ),
+            "J" => Number(self.days + 2_440_588, 0),
+            "RM" => Word(ROMAN[self.month as usize - 1].to_owned(), 4),
+            "rm" => Word(ROMAN[self.month as usize - 1].to_lowercase(), 4),
+            "BC" | "AD" => Word(era.to_owned(), 0),
+            "bc" | "ad" => Word(era.to_lowercase(), 0),
+            "B.C." | "A.D." => Word(format!("{}.{}.", &era[..1], &era[1..]), 0),
+            "b.c." | "a.d." => {
+                let era = era.to_lowercase();
+                Word(format!("{}.{}.", &era[..1], &era[1..]), 0)
+            }
+            "FF1" | "FF2" | "FF3" | "FF4" | "FF5" | "FF6" => {
+                let digits = usize::from(pattern.as_bytes()[2] - b'0');
+                let unit = 10_i64.pow(6 - digits as u32);
+                Number(self.time % 1_000_000 / unit, digits)
+            }
             "IYYY" => Number(iso_year, 4),
             "IYY" => Number(iso_year.rem_euclid(1_000), 3),
             "IY" => Number(iso_year.rem_euclid(100), 2),

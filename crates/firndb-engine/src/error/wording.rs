@@ -74,6 +74,22 @@ pub(super) fn known(line: &str) -> Option<Error> {
             SqlState::InvalidParameterValue,
             format!("overlay begins at a position of at least 1, not {given}"),
         )
+    } else if let Some((_, key)) = line.split_once("map key must be unique, duplicate key found: ")
+    {
+        (
+            SqlState::InvalidParameterValue,
+            format!("map keys must be unique, but {key} comes twice"),
+        )
+    } else if line.contains("map key cannot be null") {
+        (
+            SqlState::NullValueNotAllowed,
+            "map keys can not be NULL".to_owned(),
+        )
+    } else if line.contains("Failed to decode value using base64") {
+        (
+            SqlState::InvalidParameterValue,
+            "the text is no base64".to_owned(),
+        )
     } else if let Some((_, code)) = line.split_once("invalid Unicode scalar value: ") {
         (
             SqlState::InvalidParameterValue,

@@ -58,6 +58,8 @@ sql_states! {
     InvalidArgumentForPower = "2201F",
     /// ntile(0).
     InvalidArgumentForNtile = "22014",
+    /// The offset of a window frame is negative or no number.
+    InvalidPrecedingOrFollowingSize = "22013",
     /// A negative LIMIT.
     InvalidRowCountInLimit = "2201W",
     /// A negative OFFSET.

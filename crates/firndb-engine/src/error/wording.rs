@@ -123,6 +123,8 @@ pub(super) fn known(line: &str) -> Option<Error> {
             SqlState::InvalidParameterValue,
             "sorting order must be either ASC or DESC".to_owned(),
         )
+    } else if let Some((state, message)) = of_value(line).or_else(|| of_frame(line)) {
+        (state, message)
     } else if line.contains("NTILE requires a positive integer") {
         (
             SqlState::InvalidArgumentForNtile,
@@ -206,6 +208,109 @@ pub(super) fn known(line: &str) -> Option<Error> {
         return None;
     };
     Some(Error::new(state, message))
+}
+
+/// A value that a function does not take.
+fn of_value(line: &str) -> Option<(SqlState, String)> {
+    use SqlState::{
+        DatetimeFieldOverflow, FeatureNotSupported, InvalidDatetimeFormat, InvalidParameterValue,
+        NumericValueOutOfRange, ProgramLimitExceeded, UndefinedFunction,
+    };
+    Some(if line.starts_with("Overflow happened on FACTORIAL") {
+        (NumericValueOutOfRange, "bigint out of range".to_owned())
+    } else if line.contains("factorial of a negative number is undefined") {
+        let message = "factorial of a negative number is undefined";
+        (NumericValueOutOfRange, message.to_owned())
+    } else if line.contains("Unable to represent") && line.contains("integer") {
+        let message = "interval field value out of range";
+        (DatetimeFieldOverflow, message.to_owned())
+    } else if line.ends_with("Timestamp out of range") {
+        (DatetimeFieldOverflow, "timestamp out of range".to_owned())
+    } else if line.contains("Unable to parse date from") {
+        let message = "date/time field value out of range";
+        (DatetimeFieldOverflow, message.to_owned())
+    } else if line == "Format error" {
+        let message = "the format has a specifier that is not recognized";
+        (InvalidDatetimeFormat, message.to_owned())
+    } else if let Some((unit, given)) = line.split_once(" does not support: ") {
+        let unit = unit.rsplit(' ').next().unwrap_or(unit).to_lowercase();
+        let message = format!("unit \"{unit}\" not supported for type {}", in_sql(given));
+        (FeatureNotSupported, message)
+    } else if let Some((_, code)) = line.split_once("invalid Unicode scalar value: ") {
+        let message = format!("requested character not valid for encoding: {code}");
+        (ProgramLimitExceeded, message)
+    } else if let Some((_, given)) =
+        line.split_once("must be an INTEGER, TIMESTAMP, DATE or NULL, got ")
+    {
+        let message = format!("function range({}) does not exist", in_sql(given));
+        (UndefinedFunction, message)
+    } else if line.contains("Failed to decode value using hex") {
+        let message = match between(line, "Invalid character '", "'") {
+            Some(digit) => format!("invalid hexadecimal digit: \"{digit}\""),
+            None => "invalid hexadecimal data: odd number of digits".to_owned(),
+        };
+        (InvalidParameterValue, message)
+    } else if line.contains("Failed to decode value using base64") {
+        let message = "invalid symbol found while decoding base64 sequence";
+        (InvalidParameterValue, message.to_owned())
+    } else if let Some(name) = between(line, "There is no built-in encoding named '", "'") {
+        let message = format!("unrecognized encoding: \"{name}\"");
+        (InvalidParameterValue, message)
+    } else if line.ends_with("field position must not be zero") {
+        let message = "field position must not be zero";
+        (InvalidParameterValue, message.to_owned())
+    } else if line.ends_with("Expected an integer value") {
+        let message = "the offset of lag and lead must be an integer";
+        (InvalidParameterValue, message.to_owned())
+    } else {
+        return None;
+    })
+}
+
+/// Windows and aggregates where they may not stand, and frames that are none.
+fn of_frame(line: &str) -> Option<(SqlState, String)> {
+    let (state, message) = if line.contains("frame offsets for") {
+        (
+            SqlState::InvalidPrecedingOrFollowingSize,
+            "the offset of a window frame must be a constant that is not negative",
+        )
+    } else if line.contains("Invalid window frame: start bound")
+        || line.contains("Invalid window frame: end bound")
+    {
+        (
+            SqlState::WindowingError,
+            "a window frame cannot end before it starts",
+        )
+    } else if line.ends_with("RANGE requires exactly one ORDER BY column") {
+        (
+            SqlState::WindowingError,
+            "RANGE with offset PRECEDING or FOLLOWING requires exactly one ORDER BY column",
+        )
+    } else if line.contains("Window function calls cannot be nested") {
+        (
+            SqlState::WindowingError,
+            "window function calls cannot be nested",
+        )
+    } else if line.contains("Aggregate function calls cannot be nested") {
+        (
+            SqlState::GroupingError,
+            "aggregate function calls cannot be nested",
+        )
+    } else if line.contains("Aggregate functions are not allowed in the WHERE clause") {
+        (
+            SqlState::GroupingError,
+            "aggregate functions are not allowed in WHERE",
+        )
+    } else if line.starts_with("EXCEPT queries have different")
+        || line.starts_with("INTERSECT queries have different")
+    {
+        let (operator, _) = line.split_once(' ')?;
+        let message = format!("{operator} queries have different number of columns");
+        return Some((SqlState::DatatypeMismatch, message));
+    } else {
+        return None;
+    };
+    Some((state, message.to_owned()))
 }
 
 /// A function or an operator over values of types that it does not take.

@@ -14,8 +14,8 @@ use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, CaseWhen, CastKind, DataType, DuplicateTreatment, ExactNumberInfo,
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments, Ident,
-    LambdaFunction, LambdaFunctionParameter, LambdaSyntax, OneOrManyWithParens, OrderByExpr,
-    OrderByOptions, Subscript, Value,
+    LambdaFunction, LambdaFunctionParameter, LambdaSyntax, ObjectNamePart, OneOrManyWithParens,
+    OrderByExpr, OrderByOptions, Subscript, Value,
 };
 
 use super::calls::{also, number, rename, set_arguments};
@@ -343,5 +343,21 @@ pub(super) fn double(value: &Expr) -> Expr {
         data_type: DataType::Double(ExactNumberInfo::None),
         array: false,
         format: None,
+    }
+}
+
+/// `count(DISTINCT t.*)` counts rows: those of a relation's name as a value.
+pub(super) fn count_rows(function: &mut Function) {
+    let FunctionArguments::List(list) = &mut function.args else {
+        return;
+    };
+    if list.duplicate_treatment != Some(DuplicateTreatment::Distinct) {
+        return;
+    }
+    if let [FunctionArg::Unnamed(argument)] = list.args.as_mut_slice()
+        && let FunctionArgExpr::QualifiedWildcard(name) = argument
+        && let [ObjectNamePart::Identifier(table)] = name.0.as_slice()
+    {
+        *argument = FunctionArgExpr::Expr(Expr::Identifier(table.clone()));
     }
 }

@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{
 use super::macros::expanded;
 use super::members::{struct_pack, struct_with};
 use super::pieces::call;
-use super::{aggregates, arrays, intervals, json, lambdas, moments, templates, to_number};
+use super::{aggregates, arrays, frames, intervals, json, lambdas, moments, templates, to_number};
 use crate::error::Result;
 
 /// `date_part` of a part that is no constant.
@@ -54,6 +54,15 @@ pub(super) fn rewrite(expr: &mut Expr) -> Result<()> {
 fn replacement(expr: &mut Expr) -> Result<Option<Expr>> {
     Ok(match expr {
         Expr::Function(function) => of_function(function)?,
+        // Of any type, as in DuckDB.
+        Expr::IsUnknown(value) => {
+            let value = std::mem::replace(value.as_mut(), Expr::value(Value::Null));
+            Some(Expr::IsNull(Box::new(value)))
+        }
+        Expr::IsNotUnknown(value) => {
+            let value = std::mem::replace(value.as_mut(), Expr::value(Value::Null));
+            Some(Expr::IsNotNull(Box::new(value)))
+        }
         Expr::Extract { field, expr, .. } => {
             let part = match field {
                 DateTimeField::Custom(name) => name.value.to_lowercase(),
@@ -336,6 +345,10 @@ fn of_function(function: &mut Function) -> Result<Option<Expr>> {
         return Ok(Some(call("unnest", vec![call(FLAT, vec![list])])));
     }
     aggregates::drop_constant_orders(function);
+    frames::compute(function)?;
+    if name == "count" {
+        aggregates::count_rows(function);
+    }
     let Some(given) = arguments(function) else {
         return Ok(None);
     };

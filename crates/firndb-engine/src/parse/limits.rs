@@ -1,4 +1,5 @@
-//! `LIMIT 10%` and `LIMIT 10 PERCENT`, as in DuckDB: a call of [`PERCENT`], which the statement layer counts rows for.
+//! `LIMIT 10%` and `LIMIT 10 PERCENT`, as in DuckDB: a call of [`PERCENT`], which the statement layer counts rows for; and
+//! `FETCH FIRST (1 + 1) ROWS ONLY`, whose quantity the parser takes in a LIMIT only.
 
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -6,8 +7,61 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 /// The call that stands for a percentage of a query's rows.
 pub(crate) const PERCENT: &str = "__firndb_percent";
 
-/// Rewrites percentages of LIMIT.
-pub(super) fn rewrite(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+/// Rewrites percentages of LIMIT and computed quantities of FETCH.
+pub(super) fn rewrite(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    percentages(fetched(tokens))
+}
+
+/// `FETCH FIRST (…) ROWS ONLY` as `LIMIT (…)`.
+fn fetched(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let is = |token: &TokenWithSpan, keywords: &[Keyword]| {
+        matches!(&token.token, Token::Word(word)
+            if word.quote_style.is_none() && keywords.contains(&word.keyword))
+    };
+    let mut start = 0;
+    while let Some(fetch) = tokens[start..]
+        .iter()
+        .position(|token| is(token, &[Keyword::FETCH]))
+    {
+        let fetch = start + fetch;
+        start = fetch + 1;
+        let solid: Vec<usize> = (start..tokens.len())
+            .filter(|&place| !matches!(tokens[place].token, Token::Whitespace(_)))
+            .collect();
+        let [first, open, ..] = solid[..] else {
+            continue;
+        };
+        if !is(&tokens[first], &[Keyword::FIRST, Keyword::NEXT])
+            || tokens[open].token != Token::LParen
+        {
+            continue;
+        }
+        let mut depth = 0_usize;
+        let closed = solid.iter().skip(1).position(|&place| {
+            match tokens[place].token {
+                Token::LParen => depth += 1,
+                Token::RParen => depth -= 1,
+                _ => {}
+            }
+            depth == 0
+        });
+        let after = closed.and_then(|closed| solid.get(closed + 2..closed + 4));
+        let Some(&[rows, only]) = after else {
+            continue;
+        };
+        if !is(&tokens[rows], &[Keyword::ROW, Keyword::ROWS])
+            || !is(&tokens[only], &[Keyword::ONLY])
+        {
+            continue;
+        }
+        tokens.drain(rows..=only);
+        tokens[fetch].token = Token::make_keyword("LIMIT");
+        tokens.remove(first);
+    }
+    tokens
+}
+
+fn percentages(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let mut place = 0;
     while place < tokens.len() {
         let here = place;

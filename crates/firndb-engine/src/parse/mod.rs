@@ -28,6 +28,7 @@ pub mod copy;
 mod descriptions;
 mod dialect;
 mod exclusion;
+mod frames;
 mod from_first;
 mod grouping;
 mod insert;
@@ -105,7 +106,7 @@ pub(crate) use pivots::GROUPS;
 pub(crate) use relations::POSITIONAL;
 pub(crate) use rows::LIST_OF;
 pub use source::Source;
-pub(crate) use spellings::RENAMED_CONSTRAINT;
+pub(crate) use spellings::{RENAMED_CONSTRAINT, ROWS};
 pub(crate) use synonyms::{
     LIKE_COMMENTS, LIKE_CONSTRAINTS, LIKE_DEFAULTS, LIKE_GENERATED, LIKE_IDENTITY, LIKE_INDEXES,
     LIKE_TABLE, OVERRIDING_SYSTEM, OVERRIDING_USER,
@@ -323,7 +324,14 @@ fn tokenize(source: &Source, exact: &dyn Fn(&str) -> bool) -> Result<Vec<TokenWi
 
 fn lexical(message: &str) -> String {
     match message {
-        "Unterminated string literal" => "unterminated quoted string".to_owned(),
+        "Unterminated string literal" | "Unterminated encoded string literal" => {
+            "unterminated quoted string".to_owned()
+        }
+        "Unterminated dollar-quoted string" => "unterminated dollar-quoted string".to_owned(),
+        "Unexpected EOF while in a multi-line comment" => "unterminated /* comment".to_owned(),
+        other if other.starts_with("Expected close delimiter") => {
+            "unterminated quoted identifier".to_owned()
+        }
         other => other.to_owned(),
     }
 }

@@ -505,6 +505,7 @@ impl VisitorMut for Normalizer<'_> {
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
         methods::rewrite(expr);
+        rows::ask_rows(expr);
         if let Expr::Subquery(subquery)
         | Expr::Exists { subquery, .. }
         | Expr::InSubquery { subquery, .. } = expr

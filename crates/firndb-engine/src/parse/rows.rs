@@ -192,6 +192,15 @@ pub(super) fn rewrite_conjuncts(condition: &mut Expr) -> Result<()> {
     Ok(())
 }
 
+/// `x = ANY (ARRAY(SELECT …))` asks what `x = ANY (SELECT …)` does.
+pub(super) fn ask_rows(expr: &mut Expr) {
+    if let Expr::AnyOp { right, .. } | Expr::AllOp { right, .. } = expr
+        && let Some(query) = subquery_of(right)
+    {
+        **right = Expr::Subquery(Box::new(query.clone()));
+    }
+}
+
 /// The members of a row value: `(a, b)` or `ROW(a, b)`.
 fn members(expr: &Expr) -> Option<Vec<Expr>> {
     match expr {
@@ -415,6 +424,14 @@ fn ordered(left: &[Expr], op: BinaryOperator, or_equal: bool, right: &[Expr]) ->
 fn subquery_of(expr: &Expr) -> Option<&Query> {
     match expr {
         Expr::Subquery(query) => Some(query),
+        Expr::Function(function) => match (function.name.0.as_slice(), &function.args) {
+            ([name], FunctionArguments::Subquery(query))
+                if name.as_ident().is_some_and(|name| name.value == "array") =>
+            {
+                Some(query)
+            }
+            _ => None,
+        },
         Expr::Nested(inner) => subquery_of(inner),
         _ => None,
     }

@@ -346,7 +346,7 @@ fn made(token: Token) -> TokenWithSpan {
 }
 
 /// The alias of a query whose columns are named, or left empty, by CREATE TABLE AS.
-const ROWS: &str = "__firndb_rows_of";
+pub(crate) const ROWS: &str = "__firndb_rows_of";
 
 fn create_table_as(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     if !tokens.iter().any(|token| is(token, Keyword::CREATE)) {

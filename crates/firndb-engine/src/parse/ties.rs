@@ -4,9 +4,11 @@
 //! SELECT … ORDER BY k OFFSET m FETCH FIRST n ROWS WITH TIES  ─▶  SELECT … QUALIFY rank() OVER (ORDER BY k) <= m + n ORDER BY k OFFSET m
 //! ```
 
+use std::ops::ControlFlow;
+
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, LimitClause, OrderByExpr, OrderByKind, Query, SelectItem, SetExpr,
-    WindowSpec, WindowType,
+    BinaryOperator, Expr, LimitClause, OrderByExpr, OrderByKind, Query, SelectItem, SetExpr, Value,
+    WindowSpec, WindowType, visit_expressions,
 };
 
 use super::outputs::{by_number, is_wild, output};
@@ -15,8 +17,7 @@ use crate::error::{Error, Result, SqlState};
 
 /// Keeps the first `quantity` rows of a query and their ties.
 pub(super) fn keep(query: &mut Query, quantity: Expr) -> Result<()> {
-    let Some(OrderByKind::Expressions(order)) = query.order_by.as_ref().map(|order| &order.kind)
-    else {
+    let Some(order) = query.order_by.as_ref().map(|order| &order.kind) else {
         return Err(Error::new(
             SqlState::SyntaxError,
             "WITH TIES cannot be specified without ORDER BY clause",
@@ -24,6 +25,23 @@ pub(super) fn keep(query: &mut Query, quantity: Expr) -> Result<()> {
     };
     let SetExpr::Select(select) = query.body.as_mut() else {
         return Err(unsupported("beside a set operation or VALUES"));
+    };
+    let by_all: Vec<OrderByExpr>;
+    let order = match order {
+        OrderByKind::Expressions(order) => order,
+        OrderByKind::All(_) if select.projection.iter().any(is_wild) => {
+            return Err(unsupported("by all columns of *"));
+        }
+        OrderByKind::All(options) => {
+            by_all = (1..=select.projection.len())
+                .map(|place| OrderByExpr {
+                    expr: Expr::value(Value::Number(place.to_string(), false)),
+                    options: *options,
+                    with_fill: None,
+                })
+                .collect();
+            &by_all
+        }
     };
     if select.distinct.is_some() {
         return Err(unsupported("beside DISTINCT"));
@@ -36,7 +54,17 @@ pub(super) fn keep(query: &mut Query, quantity: Expr) -> Result<()> {
                 ..key.clone()
             })
         })
-        .collect::<Result<_>>()?;
+        .collect::<Result<Vec<_>>>()?;
+    let windowed = |key: &OrderByExpr| {
+        visit_expressions(&key.expr, |part| match part {
+            Expr::Function(function) if function.over.is_some() => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        })
+        .is_break()
+    };
+    if order.iter().any(windowed) {
+        return Err(unsupported("by the value of a window function"));
+    }
     let last = match &query.limit_clause {
         None => quantity,
         Some(LimitClause::LimitOffset {

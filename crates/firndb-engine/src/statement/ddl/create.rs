@@ -7,16 +7,17 @@ use arrow::datatypes::{FieldRef, Schema};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::sql::sqlparser::ast::{
     ColumnDef, CreateTable, CreateTableOptions, OnCommit, Query, SelectInto, SetExpr, SqlOption,
+    TableFactor,
 };
 use firndb_storage::Table;
 
 use super::definition::{self, DefinedConstraint};
-use super::{drop, duplicate, existing, index, like, new_name, reference, sequence};
+use super::{drop, duplicate, existing, index, like, new_name, reference, sequence, told_apart};
 use crate::catalog::{
     Column, Constraint, Relation, TEMPORARY_SCHEMA, TableEntry, TableSettings, fold,
 };
 use crate::error::{Error, Result, SqlState};
-use crate::parse::LIKE_TABLE;
+use crate::parse::{LIKE_TABLE, ROWS};
 use crate::session::Outcome;
 use crate::statement::{Numbers, Work, dml, limits};
 use crate::types;
@@ -216,13 +217,20 @@ async fn create_as(
             ),
         ));
     }
+    let fields = result.fields().iter();
+    let mut names: Vec<String> = match definitions {
+        [] => fields.map(|field| field.name().clone()).collect(),
+        given => given
+            .iter()
+            .map(|definition| work.source.written(&definition.name))
+            .collect(),
+    };
+    let given = named_columns(query.as_ref());
+    told_apart(&mut names, definitions.len().max(given));
     let mut columns = Vec::with_capacity(result.fields().len());
-    for (position, field) in result.fields().iter().enumerate() {
+    for (name, field) in names.into_iter().zip(result.fields()) {
         let stored = types::stored_field(field)?.with_nullable(true);
-        let stored = match definitions.get(position) {
-            Some(definition) => stored.with_name(work.source.written(&definition.name)),
-            None => stored,
-        };
+        let stored = stored.with_name(name);
         columns.push(Column {
             field: Arc::new(stored),
             default: None,
@@ -239,6 +247,22 @@ async fn create_as(
     let rows = dml::load(context, &entry, &positions, stream, Numbers::Given).await?;
     work.changes.put(Relation::Table(entry));
     Ok(rows)
+}
+
+/// How many columns `CREATE TABLE t (a, b) AS` names, which the parser made the alias of the query.
+fn named_columns(query: &Query) -> usize {
+    let SetExpr::Select(select) = query.body.as_ref() else {
+        return 0;
+    };
+    match select.from.as_slice() {
+        [from] => match &from.relation {
+            TableFactor::Derived {
+                alias: Some(alias), ..
+            } if alias.name.value == ROWS => alias.columns.len(),
+            _ => 0,
+        },
+        _ => 0,
+    }
 }
 
 fn check_columns(columns: &[Column]) -> Result<()> {

@@ -17,6 +17,8 @@ mod rewrite;
 mod sequence;
 mod view;
 
+use std::collections::{HashMap, HashSet};
+
 use datafusion::sql::sqlparser::ast::{self, ObjectName, SchemaName, Statement};
 
 use super::{Work, split_name};
@@ -256,4 +258,26 @@ fn composite(members: &[ast::UserDefinedTypeCompositeAttributeDef]) -> ast::Data
         options: None,
     });
     ast::DataType::Struct(members.collect(), ast::StructBracketKind::AngleBrackets)
+}
+
+/// The names of a query's columns as a table or a view may have them: those that come again get a number, as in DuckDB.
+fn told_apart(names: &mut [String], from: usize) {
+    let mut taken: HashSet<String> = HashSet::with_capacity(names.len());
+    let mut repeated: HashMap<String, usize> = HashMap::new();
+    for (place, name) in names.iter_mut().enumerate() {
+        let folded = fold(name);
+        if place < from || !taken.contains(&folded) {
+            taken.insert(folded);
+            continue;
+        }
+        let number = repeated.entry(folded).or_default();
+        let free = loop {
+            *number += 1;
+            let numbered = format!("{name}_{number}");
+            if taken.insert(fold(&numbered)) {
+                break numbered;
+            }
+        };
+        *name = free;
+    }
 }

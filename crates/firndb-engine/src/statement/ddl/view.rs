@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::ast::{
     CreateView, Expr, Ident, ObjectName, ObjectNamePart, Query, Value, VisitMut, VisitorMut,
 };
 
-use super::{depend, drop, duplicate, existing, new_name};
+use super::{depend, drop, duplicate, existing, new_name, told_apart};
 use crate::catalog::{Relation, TEMPORARY_SCHEMA, ViewEntry, fold};
 use crate::error::{Error, Result, SqlState};
 use crate::parse::{RenameView, UNIQUE};
@@ -122,7 +122,7 @@ fn column_names(work: &Work<'_>, create: &CreateView, outputs: &[String]) -> Res
         .columns
         .iter()
         .map(|column| work.source.written(&column.name));
-    let names: Vec<String> = given
+    let mut names: Vec<String> = given
         .chain(
             outputs
                 .iter()
@@ -130,6 +130,7 @@ fn column_names(work: &Work<'_>, create: &CreateView, outputs: &[String]) -> Res
                 .map(|output| scope.written(output)),
         )
         .collect();
+    told_apart(&mut names, create.columns.len());
     let mut taken = HashSet::new();
     for name in &names {
         if !taken.insert(fold(name)) {

@@ -18,9 +18,9 @@ use super::cast::Cast;
 use super::convert::{Rule, message_name};
 use super::functions::searches::{contains_all, value_of};
 use super::operators::{arithmetic, comparison};
-use super::told_apart::told_apart;
+use super::told_apart::{told_apart, told_apart_as};
 use super::untyped;
-use crate::statement::{NAMED, TRUTH};
+use crate::statement::{APART, DECIDED, NAMED, TRUTH};
 use crate::types::has_floats;
 use crate::{Error, SqlState};
 
@@ -56,10 +56,18 @@ impl ExprPlanner for CheckedOperators {
             }
             BinaryOperator::And => return logical(raw, Operator::And, schema),
             BinaryOperator::Or => return logical(raw, Operator::Or, schema),
-            BinaryOperator::Custom(name) if name == NAMED || name == TRUTH => {
+            BinaryOperator::Custom(name)
+                if [APART, DECIDED, NAMED, TRUTH].contains(&name.as_str()) =>
+            {
                 let Expr::Literal(ScalarValue::Utf8(Some(text)), _) = &raw.right else {
                     return Ok(PlannerResult::Original(raw));
                 };
+                if name == DECIDED {
+                    return Ok(PlannerResult::Planned(settled(&raw.left, schema)?));
+                }
+                if name == APART {
+                    return Ok(PlannerResult::Planned(told_apart_as(raw.left, text)));
+                }
                 if name == NAMED && text.is_empty() {
                     return Ok(PlannerResult::Planned(told_apart(raw.left)));
                 }

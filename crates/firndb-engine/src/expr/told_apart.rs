@@ -1,7 +1,7 @@
-//! A value whose name in a plan tells its casts, which DataFusion leaves out of names.
+//! A value whose name in a plan tells its casts or its subquery, which DataFusion leaves out of names.
 //!
-//! The function yields its argument and is gone when the optimizer has simplified the plan; until then it keeps `a` and
-//! `a::BIGINT` apart where one list has both.
+//! The function yields its first argument and is gone when the optimizer has simplified the plan; until then it keeps `a` and
+//! `a::BIGINT` apart where one list has both, and by a second argument `a IN (SELECT 1)` and `a IN (SELECT 2)`.
 
 use std::sync::{Arc, LazyLock};
 
@@ -10,17 +10,27 @@ use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    Volatility,
+    TypeSignature, Volatility, lit,
 };
 
 /// The value under a name with its casts.
 pub(super) fn told_apart(value: Expr) -> Expr {
+    function().call(vec![value])
+}
+
+/// The value under a name of its own.
+pub(super) fn told_apart_as(value: Expr, name: &str) -> Expr {
+    function().call(vec![value, lit(name)])
+}
+
+fn function() -> &'static ScalarUDF {
     static FUNCTION: LazyLock<ScalarUDF> = LazyLock::new(|| {
+        let arities = vec![TypeSignature::Any(1), TypeSignature::Any(2)];
         ScalarUDF::new_from_impl(ToldApart {
-            signature: Signature::any(1, Volatility::Immutable),
+            signature: Signature::one_of(arities, Volatility::Immutable),
         })
     });
-    FUNCTION.call(vec![value])
+    &FUNCTION
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -38,7 +48,10 @@ impl ScalarUDFImpl for ToldApart {
     }
 
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
-        Ok(args.iter().map(ToString::to_string).collect())
+        Ok(match args {
+            [_, Expr::Literal(ScalarValue::Utf8(Some(name)), _)] => name.clone(),
+            args => args.iter().map(ToString::to_string).collect(),
+        })
     }
 
     fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
@@ -54,10 +67,10 @@ impl ScalarUDFImpl for ToldApart {
 
     fn simplify(&self, args: Vec<Expr>, _: &SimplifyContext) -> Result<ExprSimplifyResult> {
         let mut args = args;
-        Ok(match args.pop() {
-            Some(value) => ExprSimplifyResult::Simplified(value),
-            None => ExprSimplifyResult::Original(args),
-        })
+        if args.is_empty() {
+            return Ok(ExprSimplifyResult::Original(args));
+        }
+        Ok(ExprSimplifyResult::Simplified(args.swap_remove(0)))
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {

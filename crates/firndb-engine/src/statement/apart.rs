@@ -2,6 +2,7 @@
 //!
 //! - `SELECT x.a, y.a … UNION …`: behind a set operation, columns have no tables. Such a branch gets names of its own.
 //! - `SELECT a::BIGINT, a … GROUP BY 1, 2`: DataFusion leaves casts out of the names of its plans. Such a SELECT's casts are named.
+//! - `SELECT sum(a IN (SELECT 1)), sum(a IN (SELECT 2))`: subqueries of predicates, too. Each gets its text for a name.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -10,8 +11,8 @@ use datafusion::common::{Column, Result};
 use datafusion::logical_expr::planner::RelationPlannerContext;
 use datafusion::logical_expr::{self as logical, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, GroupByExpr, Query, Select, SelectItem, SetExpr, Value, VisitMut,
-    VisitorMut,
+    BinaryOperator, Expr, GroupByExpr, OrderBy, Query, Select, SelectItem, SetExpr, Value,
+    VisitMut, VisitorMut,
 };
 
 use super::names::NAMED;
@@ -130,6 +131,81 @@ impl VisitorMut for Bared {
             _ => return ControlFlow::Continue(()),
         };
         *expr = inner;
+        ControlFlow::Continue(())
+    }
+}
+
+/// The operator that gives a predicate over a subquery a name.
+pub(crate) const APART: &str = "__firndb_apart";
+
+/// Names the predicates over subqueries of a SELECT that has several.
+pub(super) fn tell_predicates_apart(query: &mut Query) {
+    let SetExpr::Select(select) = query.body.as_mut() else {
+        return;
+    };
+    let mut predicates = Predicates::default();
+    predicates.visit(select, &mut query.order_by);
+    if predicates.texts.len() > 1 {
+        predicates.names = true;
+        predicates.visit(select, &mut query.order_by);
+    }
+}
+
+/// Finds predicates over subqueries, and then names them.
+#[derive(Default)]
+struct Predicates {
+    /// Subqueries around, whose predicates are not the SELECT's.
+    queries: usize,
+    texts: HashSet<String>,
+    names: bool,
+}
+
+impl Predicates {
+    fn visit(&mut self, select: &mut Select, order: &mut Option<OrderBy>) {
+        let ControlFlow::Continue(()) = select.projection.visit(self);
+        let ControlFlow::Continue(()) = select.group_by.visit(self);
+        let ControlFlow::Continue(()) = select.having.visit(self);
+        let ControlFlow::Continue(()) = select.named_window.visit(self);
+        let ControlFlow::Continue(()) = select.qualify.visit(self);
+        let ControlFlow::Continue(()) = order.visit(self);
+    }
+}
+
+impl VisitorMut for Predicates {
+    type Break = std::convert::Infallible;
+
+    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<Self::Break> {
+        self.queries += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Self::Break> {
+        self.queries -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
+        let of_subquery = match expr {
+            Expr::InSubquery { .. } | Expr::Exists { .. } => true,
+            Expr::AnyOp { right, .. } | Expr::AllOp { right, .. } => {
+                matches!(right.as_ref(), Expr::Subquery(_))
+            }
+            _ => false,
+        };
+        if self.queries > 0 || !of_subquery {
+            return ControlFlow::Continue(());
+        }
+        let text = expr.to_string();
+        if self.names {
+            let predicate = std::mem::replace(expr, Expr::value(Value::Null));
+            *expr = Expr::BinaryOp {
+                left: Box::new(predicate),
+                op: BinaryOperator::Custom(APART.to_owned()),
+                right: Box::new(Expr::value(Value::SingleQuotedString(text))),
+            };
+        } else {
+            self.texts.insert(text);
+        }
         ControlFlow::Continue(())
     }
 }

@@ -29,7 +29,10 @@ use datafusion::sql::sqlparser::ast::{
     VisitorMut, visit_expressions,
 };
 
-use super::names::{Renames, name_columns, name_members, partly_named, tell_casts_apart};
+use super::names::{
+    Renames, decide_branches, name_columns, name_members, name_outer_columns, partly_named,
+    tell_casts_apart,
+};
 use super::syntax::{bare_query, derived, no_rows, select_from};
 use super::{apart, conditions, grouping_sets, merged, multiset, pivot, positional, sorted};
 use crate::catalog::DATABASE;
@@ -172,6 +175,7 @@ impl VisitorMut for Marker<'_> {
         conditions::of_expression(expr);
         if let Expr::Function(function) = expr {
             tell_casts_apart(function);
+            decide_branches(function);
         }
         let called = matches!(expr, Expr::Function(_));
         let name = match expr {
@@ -229,6 +233,18 @@ impl VisitorMut for Marker<'_> {
         ControlFlow::Continue(())
     }
 
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Self::Break> {
+        if let TableFactor::Derived {
+            lateral: true,
+            subquery,
+            ..
+        } = factor
+        {
+            name_outer_columns(&mut subquery.body);
+        }
+        ControlFlow::Continue(())
+    }
+
     fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Self::Break> {
         if let TableFactor::NestedJoin {
             table_with_joins, ..
@@ -246,6 +262,7 @@ impl VisitorMut for Marker<'_> {
             && has_branches(&query.body);
         name_columns(query);
         apart::tell_keys_apart(query);
+        apart::tell_predicates_apart(query);
         self.rename_hiding(query);
         if let Some(order) = query
             .order_by

@@ -21,6 +21,9 @@
 //! x < ALL (q) ─▶  NOT (NOT x < y) for ANY of q
 //! ```
 
+mod below;
+mod join_conditions;
+
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -32,8 +35,8 @@ use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison, SetQuant
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
-    Aggregate, BinaryExpr, Expr, ExprSchemable, Filter, Join, JoinType, LogicalPlan,
-    LogicalPlanBuilder, Operator, Subquery, binary_expr, lit, not, when,
+    BinaryExpr, Expr, ExprSchemable, Filter, LogicalPlan, LogicalPlanBuilder, Operator, Subquery,
+    binary_expr, lit, not, when,
 };
 
 use super::unnest;
@@ -47,7 +50,7 @@ const MEMBERS: &str = "__firndb_members";
 pub(super) fn rewrite(plan: LogicalPlan) -> Result<LogicalPlan> {
     let plan = plan.transform_up_with_subqueries(|node| match node {
         LogicalPlan::Filter(filter) => rewrite_filter(filter),
-        LogicalPlan::Join(join) => rewrite_join(join),
+        LogicalPlan::Join(join) => join_conditions::rewrite(join),
         node => {
             let names = NamePreserver::new(&node);
             let schemas: Vec<_> = node
@@ -67,130 +70,10 @@ pub(super) fn rewrite(plan: LogicalPlan) -> Result<LogicalPlan> {
                 Ok(Transformed::yes(name.restore(value)))
             })?
             .map_data(LogicalPlan::recompute_schema)?
-            .transform_data(subqueries_below)
+            .transform_data(below::compute)
         }
     })?;
     Ok(plan.data)
-}
-
-/// Computes the scalar subqueries of an aggregation in a projection below it: DataFusion joins them there only.
-fn subqueries_below(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
-    let LogicalPlan::Aggregate(aggregate) = plan else {
-        return Ok(Transformed::no(plan));
-    };
-    let mut below: Vec<Expr> = Vec::new();
-    let names = NamePreserver::new(&LogicalPlan::Aggregate(aggregate.clone()));
-    let mut pull = |expression: &Expr| -> PlanResult<Expr> {
-        let name = names.save(expression);
-        let pulled = expression.clone().transform_down(|part| match part {
-            Expr::ScalarSubquery(_) => {
-                let column = format!("{MEMBERS}_{}", below.len());
-                below.push(part.alias(&column));
-                Ok(Transformed::yes(Expr::Column(Column::new_unqualified(
-                    column,
-                ))))
-            }
-            other => Ok(Transformed::no(other)),
-        })?;
-        Ok(if pulled.transformed {
-            name.restore(pulled.data)
-        } else {
-            pulled.data
-        })
-    };
-    let groups = aggregate
-        .group_expr
-        .iter()
-        .map(&mut pull)
-        .collect::<PlanResult<Vec<_>>>()?;
-    let aggregates = aggregate
-        .aggr_expr
-        .iter()
-        .map(&mut pull)
-        .collect::<PlanResult<Vec<_>>>()?;
-    if below.is_empty() {
-        return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
-    }
-    let columns = aggregate
-        .input
-        .schema()
-        .columns()
-        .into_iter()
-        .map(Expr::Column);
-    let input = LogicalPlanBuilder::from(aggregate.input.as_ref().clone())
-        .project(columns.chain(below).collect::<Vec<_>>())?
-        .build()?;
-    let aggregate = Aggregate::try_new(Arc::new(input), groups, aggregates)?;
-    Ok(Transformed::yes(LogicalPlan::Aggregate(aggregate)))
-}
-
-/// Takes conditions with subqueries out of a join: above an inner one, and below the side of an outer one that may go without a match.
-fn rewrite_join(mut join: Join) -> PlanResult<Transformed<LogicalPlan>> {
-    let Some(condition) = &join.filter else {
-        return Ok(Transformed::no(LogicalPlan::Join(join)));
-    };
-    if !has_subquery(condition)? {
-        return Ok(Transformed::no(LogicalPlan::Join(join)));
-    }
-    let mut kept = Vec::new();
-    let mut taken = Vec::new();
-    for condition in join
-        .filter
-        .take()
-        .map_or_else(Vec::new, split_conjunction_owned)
-    {
-        match has_subquery(&condition)? {
-            true => taken.push(condition),
-            false => kept.push(condition),
-        }
-    }
-    join.filter = conjunction(kept);
-    let Some(taken) = conjunction(taken) else {
-        return Ok(Transformed::no(LogicalPlan::Join(join)));
-    };
-    let side = match join.join_type {
-        JoinType::Inner => {
-            return rewrite_filter(Filter::try_new(taken, Arc::new(LogicalPlan::Join(join)))?);
-        }
-        JoinType::Left | JoinType::LeftSemi | JoinType::LeftAnti => &mut join.right,
-        JoinType::Right | JoinType::RightSemi | JoinType::RightAnti => &mut join.left,
-        _ => return Err(joined_subquery()),
-    };
-    if !is_of(&taken, side.schema())? {
-        return Err(joined_subquery());
-    }
-    let filter = Filter::try_new(taken, Arc::clone(side))?;
-    *side = Arc::new(rewrite_filter(filter)?.data);
-    Ok(Transformed::yes(LogicalPlan::Join(join)))
-}
-
-fn joined_subquery() -> DataFusionError {
-    Error::unsupported(
-        "a subquery in the condition of an outer join that depends on the side whose rows are all kept is not supported",
-    )
-    .with_hint("Compute it in a subquery in FROM, and join that.")
-    .into()
-}
-
-/// Whether an expression, its subqueries included, needs no other columns than those of `schema`.
-fn is_of(expression: &Expr, schema: &DFSchemaRef) -> PlanResult<bool> {
-    let mut within = true;
-    expression.apply(|part| {
-        match part {
-            Expr::Column(column) => within &= schema.maybe_index_of_column(column).is_some(),
-            Expr::ScalarSubquery(subquery)
-            | Expr::Exists(Exists { subquery, .. })
-            | Expr::InSubquery(InSubquery { subquery, .. })
-            | Expr::SetComparison(SetComparison { subquery, .. }) => {
-                for column in unnest::needed(&subquery.subquery)? {
-                    within &= schema.maybe_index_of_column(&column).is_some();
-                }
-            }
-            _ => {}
-        }
-        Ok(TreeNodeRecursion::Continue)
-    })?;
-    Ok(within)
 }
 
 fn rewrite_filter(filter: Filter) -> PlanResult<Transformed<LogicalPlan>> {
@@ -249,7 +132,8 @@ fn compares_floats(membership: &InSubquery, schema: &DFSchemaRef) -> PlanResult<
         || members.iter().any(|member| has_floats(member.data_type())))
 }
 
-/// An expression for whose value NULL and FALSE are alike: joins may answer its predicates below AND and OR.
+/// An expression for whose value NULL and FALSE are alike: joins may answer its predicates below AND and OR. A constant is no key of
+/// a join: DataFusion would name the members twice.
 fn as_condition(expression: Expr, schema: &DFSchemaRef) -> PlanResult<Expr> {
     match expression {
         Expr::BinaryExpr(BinaryExpr {
@@ -263,6 +147,7 @@ fn as_condition(expression: Expr, schema: &DFSchemaRef) -> PlanResult<Expr> {
         })),
         Expr::InSubquery(membership)
             if !membership.negated
+                && membership.expr.any_column_refs()
                 && !has_subquery(&membership.expr)?
                 && unnest::joins_rows(&membership.subquery, schema)?
                 && is_typed_alike(&membership, schema)? =>

@@ -19,6 +19,7 @@ mod described;
 pub mod dml;
 mod explain;
 mod forms;
+mod frames;
 mod grouping_sets;
 mod implicit_laterals;
 mod kept;
@@ -48,13 +49,14 @@ mod wild_names;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast;
 
+pub(crate) use apart::APART;
 pub(crate) use conditions::TRUTH;
 pub use context::StatementContext;
 pub(crate) use context::table_columns as compute_schema;
 pub(crate) use describe::{relation as describe_relation, tables};
 pub(crate) use dml::{Deferred, Numbers};
 pub(crate) use kept::PlanPlace;
-pub(crate) use names::NAMED;
+pub(crate) use names::{DECIDED, NAMED};
 pub use scope::{Scope, split_name};
 pub(crate) use sequences::GivenNumbers;
 
@@ -196,6 +198,7 @@ fn returned(context: &StatementContext, outcome: Outcome) -> Result<Outcome> {
 
 /// A planned query, with what DataFusion's joins would get wrong rewritten: predicates over subqueries, scalar subqueries.
 fn sound(plan: LogicalPlan) -> Result<LogicalPlan> {
+    frames::check(&plan)?;
     let plan = membership::rewrite(grouping_sets::rewrite(plan)?)?;
     unnest::rewrite(single_row::guard(plan)?)
 }

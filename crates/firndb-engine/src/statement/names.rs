@@ -70,6 +70,93 @@ pub(super) fn partly_named(
 /// The operator that gives an argument a name.
 pub(crate) const NAMED: &str = "__firndb_named";
 
+/// The operator that gives the CASEs of a value the types of all of their branches.
+pub(crate) const DECIDED: &str = "__firndb_decided";
+
+/// Types the arguments of a function by their CASEs' branches, where strings without a type of their own are among them:
+/// `sum(CASE WHEN b THEN '9' ELSE n END)`. DataFusion looks for the function by the first branch.
+pub(super) fn decide_branches(function: &mut Function) {
+    let FunctionArguments::List(list) = &mut function.args else {
+        return;
+    };
+    for argument in &mut list.args {
+        if let FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) = argument
+            && visit_expressions(value, |part| match part {
+                Expr::Case {
+                    conditions,
+                    else_result,
+                    ..
+                } => {
+                    let results = conditions.iter().map(|branch| &branch.result);
+                    let text = results.chain(else_result.as_deref()).any(|result| {
+                        matches!(result, Expr::Value(value)
+                            if matches!(value.value, Value::SingleQuotedString(_)))
+                    });
+                    match text {
+                        true => ControlFlow::Break(()),
+                        false => ControlFlow::Continue(()),
+                    }
+                }
+                _ => ControlFlow::Continue(()),
+            })
+            .is_break()
+        {
+            let taken = std::mem::replace(value, Expr::value(Value::Null));
+            *value = Expr::BinaryOp {
+                left: Box::new(taken),
+                op: BinaryOperator::Custom(DECIDED.to_owned()),
+                right: Box::new(Expr::value(Value::SingleQuotedString(String::new()))),
+            };
+        }
+    }
+}
+
+/// Names the columns that a LATERAL subquery hands through from outside: `LATERAL (SELECT t.a) q` has the column `a`.
+pub(super) fn name_outer_columns(body: &mut SetExpr) {
+    let select = match body {
+        SetExpr::Select(select) => select.as_mut(),
+        SetExpr::SetOperation { left, .. } => return name_outer_columns(left),
+        SetExpr::Query(query) => return name_outer_columns(&mut query.body),
+        _ => return,
+    };
+    let name = |item: &SelectItem| match item {
+        SelectItem::UnnamedExpr(Expr::Identifier(name)) => Some(name.clone()),
+        SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts)) => parts.last().cloned(),
+        SelectItem::ExprWithAlias { alias, .. } => Some(alias.clone()),
+        _ => None,
+    };
+    let names: Vec<Option<Ident>> = select.projection.iter().map(name).collect();
+    let foreign: Vec<bool> = select
+        .projection
+        .iter()
+        .map(|item| match item {
+            SelectItem::UnnamedExpr(Expr::Identifier(_)) => select.from.is_empty(),
+            SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts)) => {
+                parts.len() == 2 && !names_relation(&ObjectName::from(parts[0].clone()), select)
+            }
+            _ => false,
+        })
+        .collect();
+    for ((item, name), foreign) in select.projection.iter_mut().zip(&names).zip(foreign) {
+        let Some(name) = name.as_ref().filter(|_| foreign) else {
+            continue;
+        };
+        let alike = names
+            .iter()
+            .flatten()
+            .filter(|other| other.value == name.value);
+        if alike.count() == 1
+            && let SelectItem::UnnamedExpr(expr) = item
+        {
+            let expr = std::mem::replace(expr, Expr::value(Value::Null));
+            *item = SelectItem::ExprWithAlias {
+                alias: Ident::with_quote('"', name.value.as_str()),
+                expr,
+            };
+        }
+    }
+}
+
 /// Names the arguments of an aggregate that hold casts. DataFusion leaves casts out of the names of its plans, so that `sum(a)` and
 /// `sum(a::DOUBLE)` would be one column.
 pub(super) fn tell_casts_apart(function: &mut Function) {

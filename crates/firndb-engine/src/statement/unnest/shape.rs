@@ -168,7 +168,9 @@ fn is_equality(condition: &Expr, schema: &DFSchema) -> PlanResult<bool> {
     };
     match (binary.left.as_ref(), binary.right.as_ref()) {
         (column @ Expr::Column(_), other) | (other, column @ Expr::Column(_)) => {
-            Ok(!other.any_column_refs() && plain(column)? && plain(other)?)
+            // A text beside what is none is read by a conversion of ours, which is no column any more.
+            let texts = column.get_type(schema)?.is_string() == other.get_type(schema)?.is_string();
+            Ok(!other.any_column_refs() && texts && plain(column)? && plain(other)?)
         }
         _ => Ok(false),
     }

@@ -51,6 +51,7 @@ mod parameters;
 mod patterns;
 mod pieces;
 mod pivots;
+mod recursive_view;
 mod relations;
 mod rows;
 mod sampling;
@@ -318,7 +319,7 @@ fn tokenize(source: &Source, exact: &dyn Fn(&str) -> bool) -> Result<Vec<TokenWi
     ))));
     let tokens = limits::rewrite(sampling::rewrite(pivots::rewrite(tokens)));
     let tokens = stars::rewrite(structs::rewrite(insert::rewrite(tokens)));
-    let tokens = descriptions::rewrite(tokens);
+    let tokens = recursive_view::rewrite(descriptions::rewrite(tokens));
     Ok(merge::rewrite(from_first::reorder(tokens)))
 }
 

@@ -23,6 +23,7 @@
 //! | [`index`] | rows that an index leads to |
 //! | [`provider`] | the `TableProvider`: projection, limit, static filters |
 //! | [`exec`] | the operator and its streams |
+//! | [`recursion`] | recursive queries |
 //! | [`renewal`] | plans that run again at another snapshot |
 //! | [`skipping`] | morsels that no row of which can match |
 //! | [`row_filter`] | rows that a dynamic filter takes away |
@@ -54,6 +55,7 @@ mod opaque;
 pub mod ordered;
 mod probing;
 pub mod provider;
+pub mod recursion;
 pub mod renewal;
 pub mod row_filter;
 pub mod rules;
@@ -143,5 +145,6 @@ pub fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
         Arc::new(rules::PreserveOrder),
         Arc::new(rules::YieldingJoins),
         Arc::new(first::FirstByIndex),
+        Arc::new(recursion::OwnRecursion),
     ]
 }

@@ -11,7 +11,6 @@ use arrow::datatypes::{DataType, IntervalUnit, Schema, SchemaRef, TimeUnit};
 use datafusion::catalog::{TableFunctionArgs, TableProvider};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::{Column, DFSchema, DataFusionError, TableReference};
-use datafusion::datasource::cte_worktable::CteWorkTable;
 use datafusion::datasource::{ViewTable, provider_as_source};
 use datafusion::logical_expr::planner::{
     ContextProvider, ExprPlanner, RelationPlanner, TypePlanner,
@@ -668,9 +667,9 @@ impl ContextProvider for Binder<'_> {
         name: &str,
         schema: SchemaRef,
     ) -> std::result::Result<Arc<dyn TableSource>, DataFusionError> {
-        Ok(provider_as_source(Arc::new(CteWorkTable::new(
-            name, schema,
-        ))))
+        Ok(provider_as_source(Arc::new(
+            scan::recursion::RecursionTable::new(name, schema),
+        )))
     }
 
     fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {

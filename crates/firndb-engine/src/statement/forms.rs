@@ -33,6 +33,7 @@ use super::names::{
     Renames, decide_branches, name_columns, name_members, name_outer_columns, partly_named,
     tell_casts_apart,
 };
+use super::recursive_terms;
 use super::syntax::{bare_query, derived, no_rows, select_from};
 use super::{apart, conditions, grouping_sets, merged, multiset, pivot, positional, sorted};
 use crate::catalog::DATABASE;
@@ -159,7 +160,10 @@ impl VisitorMut for Marker<'_> {
     type Break = std::convert::Infallible;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
-        if let Some(with) = query.with.as_ref().filter(|with| with.recursive) {
+        if let Some(with) = query.with.as_mut().filter(|with| with.recursive) {
+            for table in &mut with.cte_tables {
+                recursive_terms::read_in_from(table);
+            }
             let tables = with.cte_tables.iter();
             self.recursive
                 .extend(tables.map(|table| std::ptr::from_ref(table.query.as_ref())));

@@ -35,6 +35,7 @@ mod pivot;
 mod plain;
 mod positional;
 mod query;
+mod recursive_terms;
 mod rowids;
 mod scope;
 mod sequences;

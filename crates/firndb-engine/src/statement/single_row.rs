@@ -58,10 +58,12 @@ fn needs_guard(subquery: &Subquery) -> PlanResult<bool> {
     let [field] = &plan.schema().fields()[..] else {
         return Ok(false);
     };
-    Ok(match super::unnest::depends(plan)? {
-        true => !is_aggregated(plan) && plan.max_rows().is_none_or(|rows| rows > 1),
-        false => !field.is_nullable() && !has_a_row(plan),
-    })
+    Ok(
+        match super::unnest::depends(plan)? || super::unnest::reads_round(plan)? {
+            true => !is_aggregated(plan) && plan.max_rows().is_none_or(|rows| rows > 1),
+            false => !field.is_nullable() && !has_a_row(plan),
+        },
+    )
 }
 
 /// Whether the plan yields a row in any case.

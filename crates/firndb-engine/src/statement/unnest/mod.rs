@@ -35,7 +35,7 @@ use datafusion::logical_expr::{
 use self::domain::Domain;
 use crate::{Error, Result};
 
-pub(super) use shape::{depends, joins_rows, needed, outer_columns};
+pub(super) use shape::{depends, joins_rows, needed, outer_columns, reads_round};
 
 /// Rewrites the correlated subqueries of a plan that DataFusion does not join.
 pub(super) fn rewrite(plan: LogicalPlan) -> Result<LogicalPlan> {

@@ -3,11 +3,13 @@
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, Result as PlanResult};
+use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::expr::{Exists, InSubquery};
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Distinct, Expr, ExprSchemable, LogicalPlan, Operator, Subquery};
 
 use crate::Error;
+use crate::scan::recursion::RecursionTable;
 use crate::types::has_floats;
 
 /// The columns of `schema` that a subquery's plan names as its outer row's, each once. Subqueries inside it are not asked: what they
@@ -80,6 +82,51 @@ pub(in crate::statement) fn depends(plan: &LogicalPlan) -> PlanResult<bool> {
     Ok(!needed(plan)?.is_empty())
 }
 
+/// Whether a plan reads the rows of a round of a recursive query around it: it yields other rows in each round, and DataFusion would compute a scalar
+/// subquery of it once.
+pub(in crate::statement) fn reads_round(plan: &LogicalPlan) -> PlanResult<bool> {
+    let mut rounds = false;
+    rounds_of(plan, &mut Vec::new(), &mut rounds)?;
+    Ok(rounds)
+}
+
+fn rounds_of<'a>(
+    plan: &'a LogicalPlan,
+    own: &mut Vec<&'a str>,
+    found: &mut bool,
+) -> PlanResult<()> {
+    if let LogicalPlan::TableScan(scan) = plan
+        && let Ok(provider) = source_as_provider(&scan.source)
+        && let Some(table) = provider.downcast_ref::<RecursionTable>()
+        && !own.contains(&table.name())
+    {
+        *found = true;
+    }
+    if let LogicalPlan::RecursiveQuery(query) = plan {
+        rounds_of(&query.static_term, own, found)?;
+        own.push(&query.name);
+        rounds_of(&query.recursive_term, own, found)?;
+        own.pop();
+        return Ok(());
+    }
+    for input in plan.inputs() {
+        rounds_of(input, own, found)?;
+    }
+    plan.apply_subqueries(|subquery| {
+        if let LogicalPlan::Subquery(inner) = subquery {
+            *found |= rounds_within(&inner.subquery, own)?;
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(())
+}
+
+fn rounds_within(plan: &LogicalPlan, own: &[&str]) -> PlanResult<bool> {
+    let mut found = false;
+    rounds_of(plan, &mut own.to_vec(), &mut found)?;
+    Ok(found)
+}
+
 /// Whether a plan names any outer column, of whichever query.
 pub(super) fn is_correlated(plan: &LogicalPlan) -> PlanResult<bool> {
     let mut correlated = false;
@@ -92,7 +139,7 @@ pub(super) fn is_correlated(plan: &LogicalPlan) -> PlanResult<bool> {
 pub(super) fn is_joined(subquery: &Subquery, schema: &DFSchema) -> PlanResult<bool> {
     let plan = subquery.subquery.as_ref();
     if !is_correlated(plan)? {
-        return Ok(true);
+        return Ok(!reads_round(plan)?);
     }
     let mut plan = plan;
     loop {

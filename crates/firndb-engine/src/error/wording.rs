@@ -286,6 +286,11 @@ fn of_frame(line: &str) -> Option<(SqlState, String)> {
             SqlState::WindowingError,
             "RANGE with offset PRECEDING or FOLLOWING requires exactly one ORDER BY column",
         )
+    } else if line.ends_with("Unsupported predicate type") {
+        (
+            SqlState::WindowingError,
+            "window functions are not allowed here",
+        )
     } else if line.contains("Window function calls cannot be nested") {
         (
             SqlState::WindowingError,

@@ -1,4 +1,4 @@
-//! `ARRAY(SELECT …)` as an aggregate over the query's rows.
+//! `ARRAY(SELECT …)` as an aggregate over the query's rows, and `ANY (ARRAY(SELECT …))` as ANY of the rows.
 
 use std::ops::ControlFlow;
 
@@ -10,6 +10,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::parse_query;
 use super::pieces::call;
+use super::rows::subquery_of;
 use crate::error::Result;
 
 /// `ARRAY(SELECT x … ORDER BY y)`: the list of a query's rows in their order, empty if there are none.
@@ -122,5 +123,14 @@ impl VisitorMut for Members<'_> {
             **subquery = self.query.clone();
         }
         ControlFlow::Continue(())
+    }
+}
+
+/// `x = ANY (ARRAY(SELECT …))` asks what `x = ANY (SELECT …)` does.
+pub(super) fn ask_rows(expr: &mut Expr) {
+    if let Expr::AnyOp { right, .. } | Expr::AllOp { right, .. } = expr
+        && let Some(query) = subquery_of(right)
+    {
+        **right = Expr::Subquery(Box::new(query.clone()));
     }
 }

@@ -24,8 +24,8 @@ use super::{
     MAX_RANGES, MAX_SUBQUERIES, MAX_TERMS, ParameterNames, Parsed, too_deep,
 };
 use super::{
-    calls, chains::balanced, clauses, collations, exclusion, grouping, lambdas, laterals, methods,
-    outer, patterns, relations, rows, sampling, ties, values, variables, windows,
+    arrays, calls, chains::balanced, clauses, collations, exclusion, grouping, lambdas, laterals,
+    methods, outer, patterns, relations, rows, sampling, ties, values, variables, windows,
 };
 use crate::error::{Error, Result, SqlState};
 
@@ -505,7 +505,7 @@ impl VisitorMut for Normalizer<'_> {
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
         methods::rewrite(expr);
-        rows::ask_rows(expr);
+        arrays::ask_rows(expr);
         if let Expr::Subquery(subquery)
         | Expr::Exists { subquery, .. }
         | Expr::InSubquery { subquery, .. } = expr

@@ -8,9 +8,11 @@
 //!                         WHEN EXISTS (… WHERE (a = c1 AND b = c2) IS NULL) THEN NULL ELSE FALSE END
 //! ```
 
+use std::ops::ControlFlow;
+
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Query,
-    SelectItem, SetExpr, TableFactor, UnaryOperator, Value,
+    SelectItem, SetExpr, TableFactor, UnaryOperator, Value, visit_expressions,
 };
 
 use super::macros::{
@@ -88,6 +90,14 @@ pub(super) fn rewrite(expr: &mut Expr) -> Result<()> {
             Some(row) => Some(in_subquery(&row, subquery, *negated)?),
             None => None,
         },
+        Expr::AnyOp { left, right, .. } | Expr::AllOp { left, right, .. }
+            if may_aggregate(left)
+                && let Some(subquery) = subquery_of(right) =>
+        {
+            // `HAVING count(*) >= ALL (SELECT …)`: written into the subquery, the aggregate would be one of its own.
+            **right = Expr::Subquery(Box::new(subquery.clone()));
+            None
+        }
         Expr::AnyOp {
             left,
             compare_op,
@@ -192,13 +202,13 @@ pub(super) fn rewrite_conjuncts(condition: &mut Expr) -> Result<()> {
     Ok(())
 }
 
-/// `x = ANY (ARRAY(SELECT …))` asks what `x = ANY (SELECT …)` does.
-pub(super) fn ask_rows(expr: &mut Expr) {
-    if let Expr::AnyOp { right, .. } | Expr::AllOp { right, .. } = expr
-        && let Some(query) = subquery_of(right)
-    {
-        **right = Expr::Subquery(Box::new(query.clone()));
-    }
+/// Whether an expression calls a function, which may be an aggregate.
+fn may_aggregate(expr: &Expr) -> bool {
+    visit_expressions(expr, |part| match part {
+        Expr::Function(_) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    })
+    .is_break()
 }
 
 /// The members of a row value: `(a, b)` or `ROW(a, b)`.
@@ -421,7 +431,7 @@ fn ordered(left: &[Expr], op: BinaryOperator, or_equal: bool, right: &[Expr]) ->
     Ok(Expr::Nested(Box::new(condition)))
 }
 
-fn subquery_of(expr: &Expr) -> Option<&Query> {
+pub(super) fn subquery_of(expr: &Expr) -> Option<&Query> {
     match expr {
         Expr::Subquery(query) => Some(query),
         Expr::Function(function) => match (function.name.0.as_slice(), &function.args) {

@@ -45,6 +45,8 @@ use crate::{Error, Result, SqlState};
 
 /// The name under which a rewritten predicate sees its subquery; no user's name starts like this.
 const MEMBERS: &str = "__firndb_members";
+/// The name of their number, which must not be the row's own count's.
+const ROWS: &str = "__firndb_number_of_members";
 
 /// Rewrites the predicates of a plan and its subqueries that DataFusion's joins would get wrong or refuse.
 pub(super) fn rewrite(plan: LogicalPlan) -> Result<LogicalPlan> {
@@ -264,7 +266,7 @@ fn quantified(comparison: SetComparison, schema: &DFSchemaRef) -> PlanResult<Exp
 /// `(SELECT count(*) FROM rows)`.
 fn counted(rows: LogicalPlanBuilder) -> PlanResult<Expr> {
     let plan = rows
-        .aggregate(Vec::<Expr>::new(), vec![count(lit(1_i64))])?
+        .aggregate(Vec::<Expr>::new(), vec![count(lit(1_i64)).alias(ROWS)])?
         .build()?;
     let outer_ref_columns = plan.all_out_ref_exprs();
     Ok(Expr::ScalarSubquery(Subquery {

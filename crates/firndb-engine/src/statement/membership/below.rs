@@ -8,18 +8,23 @@
 //! Sort by (SELECT …) over t    ─▶   project t.* over Sort by v over project t.*, (SELECT …) AS v over t
 //! ```
 
+use std::sync::Arc;
+
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, Result as PlanResult};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::logical_expr::{Distinct, Expr, LogicalPlan, LogicalPlanBuilder};
 
 use super::MEMBERS;
 
-/// Computes the scalar subqueries of an aggregation, a sort or a window in a projection below it.
+/// Computes the scalar subqueries of an aggregation, a sort, a window or DISTINCT ON in a projection below it.
 pub(super) fn compute(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>> {
     if !matches!(
         plan,
-        LogicalPlan::Aggregate(_) | LogicalPlan::Sort(_) | LogicalPlan::Window(_)
+        LogicalPlan::Aggregate(_)
+            | LogicalPlan::Sort(_)
+            | LogicalPlan::Window(_)
+            | LogicalPlan::Distinct(Distinct::On(_))
     ) {
         return Ok(Transformed::no(plan));
     }
@@ -37,7 +42,13 @@ pub(super) fn compute(plan: LogicalPlan) -> PlanResult<Transformed<LogicalPlan>>
     if below.values.is_empty() {
         return Ok(rewritten);
     }
-    let plan = rewritten.data;
+    let plan = match rewritten.data {
+        LogicalPlan::Distinct(Distinct::On(mut node)) => {
+            node.input = Arc::new(below.over(Arc::unwrap_or_clone(node.input))?);
+            return Ok(Transformed::yes(LogicalPlan::Distinct(Distinct::On(node))));
+        }
+        plan => plan,
+    };
     let input = match plan.inputs()[..] {
         [input] => below.over(input.clone())?,
         _ => return Ok(Transformed::no(plan)),

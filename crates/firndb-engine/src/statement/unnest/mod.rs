@@ -169,7 +169,7 @@ fn join_value(
 }
 
 /// A join whose right side sees the columns of its left.
-fn lateral(join: Join, names: &mut Names) -> PlanResult<Transformed<LogicalPlan>> {
+fn lateral(mut join: Join, names: &mut Names) -> PlanResult<Transformed<LogicalPlan>> {
     let (subquery, alias) = match join.right.as_ref() {
         LogicalPlan::Subquery(subquery) => (subquery, None),
         LogicalPlan::SubqueryAlias(alias) => match alias.input.as_ref() {
@@ -179,8 +179,20 @@ fn lateral(join: Join, names: &mut Names) -> PlanResult<Transformed<LogicalPlan>
         _ => return Ok(Transformed::no(LogicalPlan::Join(join))),
     };
     let columns = outer_columns(&subquery.subquery, join.left.schema())?;
-    if columns.is_empty() {
+    if columns.is_empty() && shape::is_correlated(&subquery.subquery)? {
         return Ok(Transformed::no(LogicalPlan::Join(join)));
+    }
+    if columns.is_empty() {
+        // LATERAL of nothing is a subquery like others.
+        let plan = Arc::clone(&subquery.subquery);
+        join.right = match alias {
+            Some(alias) => {
+                let named = SubqueryAlias::try_new(plan, alias.clone())?;
+                Arc::new(LogicalPlan::SubqueryAlias(named))
+            }
+            None => plan,
+        };
+        return Ok(Transformed::yes(LogicalPlan::Join(join)));
     }
     if !matches!(join.join_type, JoinType::Inner | JoinType::Left) {
         return Err(Error::new(

@@ -7,9 +7,10 @@
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{Column, Result as PlanResult, TableReference};
+use datafusion::common::{Column, NullEquality, Result as PlanResult, TableReference};
 use datafusion::functions_window::expr_fn::row_number;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{
     Aggregate, Distinct, DistinctOn, EmptyRelation, Expr, ExprFunctionExt, Filter, GroupingSet,
     Join, JoinType, Limit, LogicalPlan, LogicalPlanBuilder, Projection, Sort, SortExpr,
@@ -415,9 +416,15 @@ impl Pushing<'_> {
         };
         let named = named.ok_or_else(|| Error::internal("a correlated join has keys"))?;
         let mut conditions = Vec::new();
-        for (left, right) in node.on {
-            conditions.push(left.eq(right));
-        }
+        // The rows of INTERSECT and EXCEPT are alike where both are NULL. The domain's columns are compared as what is never NULL.
+        let alike = match node.null_equality {
+            NullEquality::NullEqualsNull => node.on.clone(),
+            NullEquality::NullEqualsNothing => {
+                let equal = node.on.into_iter();
+                conditions.extend(equal.map(|(left, right)| left.eq(right)));
+                Vec::new()
+            }
+        };
         if let Some(filter) = node.filter {
             conditions.push(self.over(filter, &named)?);
         }
@@ -427,7 +434,19 @@ impl Pushing<'_> {
         if conditions.is_empty() {
             conditions.push(lit(true));
         }
-        let joined = LogicalPlanBuilder::from(left).join_on(right, node.join_type, conditions)?;
+        let joined = match alike.is_empty() {
+            true => LogicalPlanBuilder::from(left).join_on(right, node.join_type, conditions)?,
+            false => LogicalPlanBuilder::from(LogicalPlan::Join(Join::try_new(
+                Arc::new(left),
+                Arc::new(right),
+                alike,
+                conjunction(conditions),
+                node.join_type,
+                node.join_constraint,
+                node.null_equality,
+                node.null_aware,
+            )?)),
+        };
         if node.join_type != JoinType::Full {
             return Ok(Pushed {
                 plan: joined.build()?,

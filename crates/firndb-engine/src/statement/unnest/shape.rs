@@ -135,7 +135,7 @@ pub(super) fn is_correlated(plan: &LogicalPlan) -> PlanResult<bool> {
 }
 
 /// Whether DataFusion computes a scalar subquery of a row of `schema`: it depends on no row, or it aggregates all rows that equal
-/// columns of this row.
+/// columns of this row. Above an alias it loses sight of what it computes beside the aggregate.
 pub(super) fn is_joined(subquery: &Subquery, schema: &DFSchema) -> PlanResult<bool> {
     let plan = subquery.subquery.as_ref();
     if !is_correlated(plan)? {
@@ -145,7 +145,6 @@ pub(super) fn is_joined(subquery: &Subquery, schema: &DFSchema) -> PlanResult<bo
     loop {
         plan = match plan {
             LogicalPlan::Projection(node) if !plan.contains_outer_reference() => &node.input,
-            LogicalPlan::SubqueryAlias(node) => &node.input,
             LogicalPlan::Aggregate(node)
                 if node.group_expr.is_empty() && !plan.contains_outer_reference() =>
             {

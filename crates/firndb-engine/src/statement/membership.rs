@@ -154,10 +154,28 @@ fn as_condition(expression: Expr, schema: &DFSchemaRef) -> PlanResult<Expr> {
                 && unnest::joins_rows(&membership.subquery, schema)?
                 && is_typed_alike(&membership, schema)? =>
         {
-            Ok(Expr::InSubquery(membership))
+            Ok(Expr::InSubquery(with_named_member(membership)?))
         }
         other => as_value(other, schema, true),
     }
+}
+
+/// The same membership, its members under a name of their own: the name of an aggregate, `max(t.a)`, is one that DataFusion's mark joins
+/// would list twice.
+fn with_named_member(mut membership: InSubquery) -> PlanResult<InSubquery> {
+    let members = &membership.subquery.subquery;
+    let [(qualifier, field)] = members.schema().iter().collect::<Vec<_>>()[..] else {
+        return Ok(membership);
+    };
+    if unnest::depends(members)? {
+        return Ok(membership);
+    }
+    let member = Expr::Column(Column::new(qualifier.cloned(), field.name()));
+    let named = LogicalPlanBuilder::from(members.as_ref().clone())
+        .project([member.alias(MEMBERS)])?
+        .build()?;
+    membership.subquery.subquery = Arc::new(named);
+    Ok(membership)
 }
 
 /// Whether no cast stands between the value and the members. DataFusion's decorrelation would yield the cast column beside the bare one

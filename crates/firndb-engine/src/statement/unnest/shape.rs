@@ -156,10 +156,30 @@ pub(super) fn is_joined(subquery: &Subquery, schema: &DFSchema) -> PlanResult<bo
 }
 
 /// Whether DataFusion's semi, anti and mark joins find the rows of a subquery of EXISTS or IN: its conditions on the outer row of `schema`
-/// stand in filters over its rows.
+/// stand in filters over its rows, and stay there: what its own subqueries become may take its rows into other operators.
 pub(in crate::statement) fn joins_rows(subquery: &Subquery, schema: &DFSchema) -> PlanResult<bool> {
-    Ok(skipping(&subquery.subquery)?.is_empty()
+    let plan = &subquery.subquery;
+    Ok(skipping(plan)?.is_empty()
+        && !(is_correlated(plan)? && has_dependent_subqueries(plan)?)
         && has_outer_filters(&subquery.subquery, schema, &|_, _| Ok(true))?)
+}
+
+/// Whether a subquery within a plan depends on the rows that it stands beside.
+fn has_dependent_subqueries(plan: &LogicalPlan) -> PlanResult<bool> {
+    let mut found = false;
+    plan.apply(|node| {
+        node.apply_subqueries(|inner| {
+            if let LogicalPlan::Subquery(inner) = inner {
+                found |= depends(&inner.subquery)?;
+            }
+            Ok(TreeNodeRecursion::Jump)
+        })?;
+        Ok(match found {
+            true => TreeNodeRecursion::Stop,
+            false => TreeNodeRecursion::Continue,
+        })
+    })?;
+    Ok(found)
 }
 
 /// Whether outer columns are all of `schema`, and named only by filters at the top of the plan, in conditions that are `right`.

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{NullEquality, Result};
+use datafusion::common::{FunctionalDependencies, NullEquality, Result};
 use datafusion::logical_expr::utils::split_conjunction;
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::logical_expr::{Distinct, Expr, LogicalPlan};
 use datafusion::optimizer::{ApplyOrder, Optimizer, OptimizerConfig, OptimizerRule};
 
 type Rule = Arc<dyn OptimizerRule + Send + Sync>;
@@ -23,6 +23,7 @@ pub(super) fn logical() -> Vec<Rule> {
                 rule,
                 keeps: filters_a_row_of_nothing,
             }),
+            "optimize_projections" => Arc::new(WithoutDependencies { rule }),
             _ => rule,
         })
         .collect()
@@ -54,6 +55,55 @@ impl OptimizerRule for Kept {
             false => self.rule.rewrite(plan, config),
         }
     }
+}
+
+/// A rule that is not told which columns determine which.
+///
+/// DataFusion 55 says of a grouping that the keys of a grouping below it determine *all* its columns, also where a join stands between, and then
+/// drops the other keys of a grouping above: `SELECT DISTINCT u.c, d.n FROM (SELECT DISTINCT n FROM e) d, u` with `GROUP BY c, n` above it came to be grouped by `n`.
+#[derive(Debug)]
+struct WithoutDependencies {
+    rule: Rule,
+}
+
+impl OptimizerRule for WithoutDependencies {
+    fn name(&self) -> &str {
+        self.rule.name()
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        self.rule.apply_order()
+    }
+
+    fn rewrite(
+        &self,
+        plan: LogicalPlan,
+        config: &dyn OptimizerConfig,
+    ) -> Result<Transformed<LogicalPlan>> {
+        let plan = plan.transform_up_with_subqueries(without_dependencies)?;
+        self.rule.rewrite(plan.data, config)
+    }
+}
+
+fn without_dependencies(mut node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let schema = match &mut node {
+        LogicalPlan::Projection(node) => &mut node.schema,
+        LogicalPlan::Join(node) => &mut node.schema,
+        LogicalPlan::Aggregate(node) => &mut node.schema,
+        LogicalPlan::SubqueryAlias(node) => &mut node.schema,
+        LogicalPlan::Window(node) => &mut node.schema,
+        LogicalPlan::Union(node) => &mut node.schema,
+        LogicalPlan::Unnest(node) => &mut node.schema,
+        LogicalPlan::TableScan(node) => &mut node.projected_schema,
+        LogicalPlan::Distinct(Distinct::On(node)) => &mut node.schema,
+        _ => return Ok(Transformed::no(node)),
+    };
+    if schema.functional_dependencies().is_empty() {
+        return Ok(Transformed::no(node));
+    }
+    let bare = schema.as_ref().clone();
+    *schema = Arc::new(bare.with_functional_dependencies(FunctionalDependencies::empty())?);
+    Ok(Transformed::yes(node))
 }
 
 /// DataFusion 55 takes a chain of inner joins apart and makes it anew of keys that NULL never equals, also where
@@ -90,5 +140,6 @@ mod tests {
     fn each_rule_that_is_kept_from_some_plans_exists() {
         let rules = format!("{:?}", logical());
         assert_eq!(rules.matches("Kept {").count(), 2);
+        assert_eq!(rules.matches("WithoutDependencies {").count(), 1);
     }
 }

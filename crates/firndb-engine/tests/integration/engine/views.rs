@@ -54,12 +54,17 @@ fn a_view_means_the_same_under_any_search_path() {
 }
 
 #[test]
-fn a_view_has_no_parameters_and_no_equal_columns() {
+fn a_view_is_given_no_column_twice_and_takes_no_rows() {
     let session = session();
     assert_eq!(
-        session.fail("CREATE VIEW v AS SELECT 1 AS a, 2 AS a").state,
+        session
+            .fail("CREATE VIEW v (a, a) AS SELECT 1 AS a, 2 AS a")
+            .state,
         SqlState::DuplicateColumn
     );
+    // Columns of the query that come again get a number.
+    session.run("CREATE VIEW w AS SELECT 1 AS a, 2 AS a");
+    session.run("SELECT a, a_1 FROM w");
     assert_eq!(
         session.fail("INSERT INTO nothing VALUES (1)").state,
         SqlState::UndefinedTable

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{FunctionalDependencies, NullEquality, Result};
+use datafusion::common::{NullEquality, Result};
 use datafusion::logical_expr::utils::split_conjunction;
-use datafusion::logical_expr::{Distinct, Expr, LogicalPlan};
+use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::{ApplyOrder, Optimizer, OptimizerConfig, OptimizerRule};
+
+use crate::statement::without_dependencies;
 
 type Rule = Arc<dyn OptimizerRule + Send + Sync>;
 
@@ -83,27 +85,6 @@ impl OptimizerRule for WithoutDependencies {
         let plan = plan.transform_up_with_subqueries(without_dependencies)?;
         self.rule.rewrite(plan.data, config)
     }
-}
-
-fn without_dependencies(mut node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    let schema = match &mut node {
-        LogicalPlan::Projection(node) => &mut node.schema,
-        LogicalPlan::Join(node) => &mut node.schema,
-        LogicalPlan::Aggregate(node) => &mut node.schema,
-        LogicalPlan::SubqueryAlias(node) => &mut node.schema,
-        LogicalPlan::Window(node) => &mut node.schema,
-        LogicalPlan::Union(node) => &mut node.schema,
-        LogicalPlan::Unnest(node) => &mut node.schema,
-        LogicalPlan::TableScan(node) => &mut node.projected_schema,
-        LogicalPlan::Distinct(Distinct::On(node)) => &mut node.schema,
-        _ => return Ok(Transformed::no(node)),
-    };
-    if schema.functional_dependencies().is_empty() {
-        return Ok(Transformed::no(node));
-    }
-    let bare = schema.as_ref().clone();
-    *schema = Arc::new(bare.with_functional_dependencies(FunctionalDependencies::empty())?);
-    Ok(Transformed::yes(node))
 }
 
 /// DataFusion 55 takes a chain of inner joins apart and makes it anew of keys that NULL never equals, also where

@@ -418,7 +418,7 @@ fn in_list(parser: &Parser) -> Option<bool> {
     let place = usize::from(negated);
     let begins_list = match &parser.peek_nth_token_ref(place + 1).token {
         Token::LBracket => true,
-        Token::Word(word) => word.keyword == Keyword::NoKeyword,
+        Token::Word(word) => matches!(word.keyword, Keyword::NoKeyword | Keyword::RANGE),
         _ => false,
     };
     (is(place, Keyword::IN) && begins_list).then_some(negated)

@@ -175,7 +175,7 @@ fn compute_bounds(factor: &mut TableFactor) {
     }
     for arg in args {
         if let FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) = arg
-            && matches!(expr, Expr::BinaryOp { .. } | Expr::Nested(_))
+            && !matches!(expr, Expr::Value(_))
             && let Some(bound) = integer(expr)
         {
             let digits = number(&bound.unsigned_abs().to_string());

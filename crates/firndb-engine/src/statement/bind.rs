@@ -305,7 +305,7 @@ impl<'a> Binder<'a> {
         for (folded, written) in names.iter().zip(&view.columns) {
             self.scope.remember(folded, written);
         }
-        let plan = rename_plan(plan, &names)?;
+        let plan = super::dependencies::independent(rename_plan(plan, &names)?)?;
         Ok(provider_as_source(Arc::new(ViewTable::new(plan, None))))
     }
 

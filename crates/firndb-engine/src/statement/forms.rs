@@ -6,6 +6,7 @@
 //! SELECT … ORDER BY ALL    ─▶  SELECT * FROM (SELECT … ORDER BY ALL) AS <mark>
 //! SELECT … l JOIN r USING  ─▶  SELECT * FROM (SELECT … l JOIN r USING …) AS <mark>  planned by `merged`
 //! (… UNION …), (SELECT CASE …) ─▶  SELECT * FROM (…) AS <mark>                      typed before what is above them
+//! (… GROUP BY …)           ─▶  SELECT * FROM (… GROUP BY …) AS <mark>               whose columns determine nothing
 //! SELECT x.a, y.a UNION …  ─▶  SELECT * FROM (SELECT x.a, y.a …) AS <mark> UNION …  planned by `apart`
 //! SELECT … ORDER BY a + 1  ─▶  SELECT * FROM (SELECT … ORDER BY a + 1) AS <mark>    planned by `sorted`
 //! ```
@@ -35,7 +36,9 @@ use super::names::{
 };
 use super::recursive_terms;
 use super::syntax::{bare_query, derived, no_rows, select_from};
-use super::{apart, conditions, grouping_sets, merged, multiset, pivot, positional, sorted};
+use super::{
+    apart, conditions, dependencies, grouping_sets, merged, multiset, pivot, positional, sorted,
+};
 use crate::catalog::DATABASE;
 use crate::parse::{POSITIONAL, UNIQUE, call};
 
@@ -49,6 +52,9 @@ const SORTED: &str = "__firndb_sorted";
 
 /// The alias of a marked query whose columns have the types of several branches.
 const SETTLED: &str = "__firndb_settled";
+
+/// The alias of a marked query in FROM that groups.
+const GROUPED: &str = "__firndb_grouped";
 
 /// The alias of a marked query with ORDER BY ALL.
 const ORDERED: &str = "__firndb_ordered";
@@ -110,7 +116,11 @@ impl RelationPlanner for Relations {
             MERGED => merged::plan(subquery.as_ref().clone(), context)?,
             SETTLED => {
                 let plan = context.plan(derived(subquery.as_ref().clone(), None))?;
-                crate::expr::settled(grouping_sets::rewrite(plan)?)?
+                dependencies::independent(crate::expr::settled(grouping_sets::rewrite(plan)?)?)?
+            }
+            GROUPED => {
+                let plan = context.plan(derived(subquery.as_ref().clone(), None))?;
+                dependencies::independent(plan)?
             }
             POSITIONAL => positional::plan(subquery.as_ref().clone(), context)?,
             SORTED => sorted::plan(subquery.as_ref().clone(), context)?,
@@ -250,6 +260,11 @@ impl VisitorMut for Marker<'_> {
     }
 
     fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Self::Break> {
+        if let TableFactor::Derived { subquery, .. } = factor
+            && dependencies::groups(subquery)
+        {
+            wrap(subquery, GROUPED);
+        }
         if let TableFactor::NestedJoin {
             table_with_joins, ..
         } = factor
@@ -261,6 +276,10 @@ impl VisitorMut for Marker<'_> {
 
     fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
         self.around.pop();
+        let tables = query.with.iter_mut().flat_map(|with| &mut with.cte_tables);
+        for table in tables.filter(|table| dependencies::groups(&table.query)) {
+            wrap(&mut table.query, GROUPED);
+        }
         let settles = !self.around.is_empty()
             && !self.recursive.contains(&std::ptr::from_ref(query))
             && has_branches(&query.body);
@@ -295,27 +314,29 @@ impl VisitorMut for Marker<'_> {
             mark_body(&mut query.body, self.fed);
         }
         if settles {
-            let inner = Query {
-                order_by: query.order_by.take(),
-                limit_clause: query.limit_clause.take(),
-                ..bare_query(std::mem::replace(
-                    query.body.as_mut(),
-                    SetExpr::Values(no_rows()),
-                ))
-            };
-            *query.body = select_from(inner, SETTLED);
+            wrap(query, SETTLED);
         }
         ControlFlow::Continue(())
     }
 }
 
-/// Whether a query's columns may have the types of several branches: of a UNION, or of a CASE.
+/// Marks a query as a whole, but for its common table expressions.
+fn wrap(query: &mut Query, mark: &str) {
+    let inner = Query {
+        order_by: query.order_by.take(),
+        limit_clause: query.limit_clause.take(),
+        ..bare_query(std::mem::replace(
+            query.body.as_mut(),
+            SetExpr::Values(no_rows()),
+        ))
+    };
+    *query.body = select_from(inner, mark);
+}
+
+/// Whether a query's columns may have the types of several branches: of a set operation, or of a CASE.
 fn has_branches(body: &SetExpr) -> bool {
     match body {
-        SetExpr::SetOperation {
-            op: SetOperator::Union,
-            ..
-        } => true,
+        SetExpr::SetOperation { .. } => true,
         SetExpr::Query(inner) => has_branches(&inner.body),
         SetExpr::Select(select) => select.projection.iter().any(|item| {
             let (SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) = item

@@ -85,27 +85,6 @@ pub(super) fn known(line: &str) -> Option<Error> {
             SqlState::NullValueNotAllowed,
             "map keys can not be NULL".to_owned(),
         )
-    } else if line.contains("Failed to decode value using base64") {
-        (
-            SqlState::InvalidParameterValue,
-            "the text is no base64".to_owned(),
-        )
-    } else if let Some((_, code)) = line.split_once("invalid Unicode scalar value: ") {
-        (
-            SqlState::InvalidParameterValue,
-            format!("requested character too large for encoding: {code}"),
-        )
-    } else if let Some((kind, given)) = line.split_once(" does not support: ")
-        && !kind.contains(' ')
-    {
-        let part = kind
-            .trim_end_matches("Sunday0")
-            .trim_end_matches("Monday0")
-            .to_lowercase();
-        (
-            SqlState::FeatureNotSupported,
-            format!("a value of type {} has no part \"{part}\"", in_sql(given)),
-        )
     } else if line.contains("date_part requires non-empty constant string") {
         (
             SqlState::InvalidParameterValue,
@@ -233,7 +212,10 @@ fn of_value(line: &str) -> Option<(SqlState, String)> {
         let message = "the format has a specifier that is not recognized";
         (InvalidDatetimeFormat, message.to_owned())
     } else if let Some((unit, given)) = line.split_once(" does not support: ") {
-        let unit = unit.rsplit(' ').next().unwrap_or(unit).to_lowercase();
+        let unit = unit.rsplit(' ').next().unwrap_or(unit);
+        // The days of a week are told with the day that begins it.
+        let unit = unit.trim_end_matches("Sunday0").trim_end_matches("Monday0");
+        let unit = unit.to_lowercase();
         let message = format!("unit \"{unit}\" not supported for type {}", in_sql(given));
         (FeatureNotSupported, message)
     } else if let Some((_, code)) = line.split_once("invalid Unicode scalar value: ") {

@@ -90,7 +90,7 @@ fn rewrite_filter(filter: Filter) -> PlanResult<Transformed<LogicalPlan>> {
                 Ok(Expr::InSubquery(membership))
             }
             Ok(membership) => as_value(Expr::InSubquery(membership), &schema, true),
-            Err(other) => as_condition(other, &schema),
+            Err(other) => as_condition(other, &schema, false),
         })
         .collect::<PlanResult<Vec<_>>>()?;
     let predicate = conjunction(conjuncts).unwrap_or_else(|| lit(true));
@@ -136,23 +136,27 @@ fn compares_floats(membership: &InSubquery, schema: &DFSchemaRef) -> PlanResult<
 
 /// An expression for whose value NULL and FALSE are alike: joins may answer its predicates below AND and OR. A constant is no key of
 /// a join: DataFusion would name the members twice.
-fn as_condition(expression: Expr, schema: &DFSchemaRef) -> PlanResult<Expr> {
+fn as_condition(expression: Expr, schema: &DFSchemaRef, below_or: bool) -> PlanResult<Expr> {
     match expression {
         Expr::BinaryExpr(BinaryExpr {
             left,
             op: op @ (Operator::And | Operator::Or),
             right,
-        }) => Ok(Expr::BinaryExpr(BinaryExpr {
-            left: Box::new(as_condition(*left, schema)?),
-            op,
-            right: Box::new(as_condition(*right, schema)?),
-        })),
+        }) => {
+            let below_or = below_or || op == Operator::Or;
+            Ok(Expr::BinaryExpr(BinaryExpr {
+                left: Box::new(as_condition(*left, schema, below_or)?),
+                op,
+                right: Box::new(as_condition(*right, schema, below_or)?),
+            }))
+        }
         Expr::InSubquery(membership)
             if !membership.negated
                 && membership.expr.any_column_refs()
                 && !has_subquery(&membership.expr)?
                 && unnest::joins_rows(&membership.subquery, schema)?
-                && is_typed_alike(&membership, schema)? =>
+                && is_typed_alike(&membership, schema)?
+                && !(below_or && is_of_computed_floats(&membership)) =>
         {
             Ok(Expr::InSubquery(with_named_member(membership)?))
         }
@@ -160,14 +164,22 @@ fn as_condition(expression: Expr, schema: &DFSchemaRef) -> PlanResult<Expr> {
     }
 }
 
+/// Whether the members are floating point numbers, and no columns: below OR they would be listed twice.
+fn is_of_computed_floats(membership: &InSubquery) -> bool {
+    let members = membership.subquery.subquery.schema();
+    let mut columns = members.iter();
+    columns.any(|(table, member)| table.is_none() && has_floats(member.data_type()))
+}
+
 /// The same membership, its members under a name of their own: the name of an aggregate, `max(t.a)`, is one that DataFusion's mark joins
-/// would list twice.
+/// would list twice. Columns keep their names, and so do floating point numbers, which are compared as what they are brought to: that
+/// would get the new name again.
 fn with_named_member(mut membership: InSubquery) -> PlanResult<InSubquery> {
     let members = &membership.subquery.subquery;
     let [(qualifier, field)] = members.schema().iter().collect::<Vec<_>>()[..] else {
         return Ok(membership);
     };
-    if unnest::depends(members)? {
+    if qualifier.is_some() || has_floats(field.data_type()) || unnest::depends(members)? {
         return Ok(membership);
     }
     let member = Expr::Column(Column::new(qualifier.cloned(), field.name()));

@@ -359,7 +359,9 @@ impl Accumulator for Gathered {
                     let share = count as f64 / all;
                     -share * share.log2()
                 };
-                let entropy: f64 = frequencies(&values)?.into_iter().map(bits).sum();
+                // From 0.0: a sum of doubles begins at -0.0, which shows where all values are one.
+                let shares = frequencies(&values)?.into_iter().map(bits);
+                let entropy = shares.fold(0.0, |sum, bits| sum + bits);
                 Ok(ScalarValue::Float64(Some(entropy)))
             }
             kind => {

@@ -1,13 +1,15 @@
 //! DataFusion's logical rules without what answers wrongly.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{NullEquality, Result};
 use datafusion::logical_expr::utils::split_conjunction;
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::logical_expr::{Distinct, Expr, Filter, LogicalPlan};
 use datafusion::optimizer::{ApplyOrder, Optimizer, OptimizerConfig, OptimizerRule};
 
+use crate::expr::filter_behind;
 use crate::statement::without_dependencies;
 
 type Rule = Arc<dyn OptimizerRule + Send + Sync>;
@@ -21,11 +23,15 @@ pub(super) fn logical() -> Vec<Rule> {
                 rule,
                 keeps: joins_nulls,
             }) as Rule,
-            "push_down_filter" => Arc::new(Kept {
+            "push_down_filter" => Arc::new(Filters { rule }),
+            "optimize_projections" | "eliminate_join" => Arc::new(Prepared {
                 rule,
-                keeps: filters_a_row_of_nothing,
+                prepare: told_of_no_dependencies,
             }),
-            "optimize_projections" => Arc::new(WithoutDependencies { rule }),
+            "replace_distinct_aggregate" => Arc::new(Prepared {
+                rule,
+                prepare: sorted_by_each_once,
+            }),
             _ => rule,
         })
         .collect()
@@ -59,16 +65,16 @@ impl OptimizerRule for Kept {
     }
 }
 
-/// A rule that is not told which columns determine which.
+/// The rule that moves conditions down.
 ///
-/// DataFusion 55 says of a grouping that the keys of a grouping below it determine *all* its columns, also where a join stands between, and then
-/// drops the other keys of a grouping above: `SELECT DISTINCT u.c, d.n FROM (SELECT DISTINCT n FROM e) d, u` with `GROUP BY c, n` above it came to be grouped by `n`.
+/// DataFusion 55 makes one filter of two that meet, and evaluates all of it for every row. So the outer condition is guarded by the inner one:
+/// `SELECT q FROM (SELECT 10 / a AS q FROM t WHERE a <> 0) WHERE q > 1`.
 #[derive(Debug)]
-struct WithoutDependencies {
+struct Filters {
     rule: Rule,
 }
 
-impl OptimizerRule for WithoutDependencies {
+impl OptimizerRule for Filters {
     fn name(&self) -> &str {
         self.rule.name()
     }
@@ -82,9 +88,74 @@ impl OptimizerRule for WithoutDependencies {
         plan: LogicalPlan,
         config: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
-        let plan = plan.transform_up_with_subqueries(without_dependencies)?;
-        self.rule.rewrite(plan.data, config)
+        let LogicalPlan::Filter(mut filter) = plan else {
+            return self.rule.rewrite(plan, config);
+        };
+        let mut merged = false;
+        while let LogicalPlan::Filter(inner) = filter.input.as_ref() {
+            let predicate = filter_behind(inner.predicate.clone(), filter.predicate)?;
+            filter = Filter::try_new(predicate, Arc::clone(&inner.input))?;
+            merged = true;
+        }
+        let plan = LogicalPlan::Filter(filter);
+        if filters_a_row_of_nothing(&plan) {
+            return Ok(match merged {
+                true => Transformed::yes(plan),
+                false => Transformed::no(plan),
+            });
+        }
+        let mut moved = self.rule.rewrite(plan, config)?;
+        moved.transformed |= merged;
+        Ok(moved)
     }
+}
+
+/// A rule that gets plans in another form.
+#[derive(Debug)]
+struct Prepared {
+    rule: Rule,
+    prepare: fn(LogicalPlan) -> Result<LogicalPlan>,
+}
+
+impl OptimizerRule for Prepared {
+    fn name(&self) -> &str {
+        self.rule.name()
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        self.rule.apply_order()
+    }
+
+    fn rewrite(
+        &self,
+        plan: LogicalPlan,
+        config: &dyn OptimizerConfig,
+    ) -> Result<Transformed<LogicalPlan>> {
+        self.rule.rewrite((self.prepare)(plan)?, config)
+    }
+}
+
+/// DataFusion 55 says of a grouping that the keys of a grouping below it determine *all* its columns, also where a join stands between. Then it
+/// drops the other keys of a grouping above: `SELECT DISTINCT u.c, d.n FROM (SELECT DISTINCT n FROM e) d, u` with `GROUP BY c, n` above it came to be grouped by `n`. Or it
+/// makes a semi join of a join with such a grouping.
+fn told_of_no_dependencies(plan: LogicalPlan) -> Result<LogicalPlan> {
+    Ok(plan
+        .transform_up_with_subqueries(without_dependencies)?
+        .data)
+}
+
+/// `DISTINCT ON (x) … ORDER BY x, x`: DataFusion 55 counts the keys of the order once with and once without those that come again, and fails.
+fn sorted_by_each_once(plan: LogicalPlan) -> Result<LogicalPlan> {
+    Ok(match plan {
+        LogicalPlan::Distinct(Distinct::On(mut distinct)) => {
+            let mut seen = HashSet::new();
+            if let Some(keys) = &mut distinct.sort_expr {
+                keys.retain(|key| seen.insert(key.expr.clone()));
+            }
+            LogicalPlan::Distinct(Distinct::On(distinct))
+        }
+        other => other,
+    })
 }
 
 /// DataFusion 55 takes a chain of inner joins apart and makes it anew of keys that NULL never equals, also where
@@ -98,19 +169,19 @@ fn joins_nulls(plan: &LogicalPlan) -> Result<bool> {
 
 /// DataFusion 55 pushes a condition without columns below every aggregate, of which one without keys, or with the empty grouping set, has a row
 /// where its input has none: `SELECT count(*) FROM t HAVING NULL`. There the conditions stay above.
-fn filters_a_row_of_nothing(plan: &LogicalPlan) -> Result<bool> {
+fn filters_a_row_of_nothing(plan: &LogicalPlan) -> bool {
     let LogicalPlan::Filter(filter) = plan else {
-        return Ok(false);
+        return false;
     };
     let LogicalPlan::Aggregate(aggregate) = filter.input.as_ref() else {
-        return Ok(false);
+        return false;
     };
     let mut keys = aggregate.group_expr.iter();
     let conditions = split_conjunction(&filter.predicate);
-    Ok(keys.all(|key| matches!(key, Expr::GroupingSet(_)))
+    keys.all(|key| matches!(key, Expr::GroupingSet(_)))
         && conditions
             .iter()
-            .any(|condition| condition.column_refs().is_empty()))
+            .any(|condition| condition.column_refs().is_empty())
 }
 
 #[cfg(test)]
@@ -120,7 +191,8 @@ mod tests {
     #[test]
     fn each_rule_that_is_kept_from_some_plans_exists() {
         let rules = format!("{:?}", logical());
-        assert_eq!(rules.matches("Kept {").count(), 2);
-        assert_eq!(rules.matches("WithoutDependencies {").count(), 1);
+        assert_eq!(rules.matches("Kept {").count(), 1);
+        assert_eq!(rules.matches("Filters {").count(), 1);
+        assert_eq!(rules.matches("Prepared {").count(), 3);
     }
 }

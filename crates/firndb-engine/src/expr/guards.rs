@@ -68,6 +68,11 @@ pub(super) fn of_filter(predicate: Expr) -> Result<Expr> {
     Ok(conjuncts.into_iter().rev().fold(rest, and))
 }
 
+/// The predicate of two filters, the outer one guarded by the inner one.
+pub(crate) fn behind(inner: Expr, outer: Expr) -> Result<Expr> {
+    of_filter(guarded(and(inner, outer))?.data)
+}
+
 /// The same expression with `guard IS NOT FALSE` in its guards as `guard`.
 fn strictly(expr: Expr, guard: &Expr) -> Result<Expr> {
     let strict = expr.transform_down(|expr| match expr {
@@ -164,7 +169,23 @@ fn can_fail(expr: &Expr) -> Result<bool> {
     expr.exists(|expr| Ok(failing_operand(expr).is_some()))
 }
 
-/// The position of the operand that makes a division or cast fail.
+/// Functions that fail for some values of their last argument, or of their only one, and yield NULL for NULL.
+const FAILING: [&str; 12] = [
+    "acos",
+    "acosh",
+    "asin",
+    "atanh",
+    "chr",
+    "factorial",
+    "gamma",
+    "ln",
+    "log",
+    "log10",
+    "log2",
+    "sqrt",
+];
+
+/// The position of the operand that makes a division, a cast or a function fail.
 fn failing_operand(expr: &Expr) -> Option<usize> {
     let Expr::ScalarFunction(function) = expr else {
         return None;
@@ -173,6 +194,7 @@ fn failing_operand(expr: &Expr) -> Option<usize> {
     let position = match inner.downcast_ref::<Arithmetic>() {
         Some(operation) if operation.divides() => 1,
         None if inner.is::<Cast>() => 0,
+        None if FAILING.contains(&function.name()) => function.args.len().checked_sub(1)?,
         _ => return None,
     };
     let operand = function.args.get(position)?;

@@ -41,6 +41,7 @@ pub(crate) use cast::{CAST, session_zone};
 pub(crate) use convert::{POWERS, json};
 pub(crate) use exclusion::function as excluding_function;
 pub(crate) use functions::{moments_as, moments_by};
+pub(crate) use guards::behind as filter_behind;
 pub use literals::type_literals;
 pub(crate) use semantics::{expression, settled};
 pub use show::show;

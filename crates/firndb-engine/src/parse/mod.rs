@@ -145,6 +145,10 @@ const MAX_RECURSION: usize = 16 * MAX_NESTING;
 const MAX_LITERALS: usize = 100;
 /// Parentheses that may open one directly after the other.
 const MAX_PARENTHESES: usize = 500;
+/// Parentheses around joins, and pivots of pivots.
+const MAX_FACTORS: usize = 50;
+/// EXPLAIN, DESCRIBE and PREPARE before one statement.
+const MAX_VERBS: usize = 16;
 /// Set operations in one text.
 const MAX_SET_OPERATIONS: usize = 2_000;
 /// Joins, EXCEPTs and INTERSECTs in one statement: unlike UNIONs, each is a level of its plan.
@@ -343,11 +347,13 @@ fn check_shape(tokens: &[TokenWithSpan]) -> Result<()> {
         (0_usize, 0_usize, 0_usize, 0_usize);
     let (mut signs, mut cases, mut nots, mut nested) = (0_usize, 0_usize, 0_usize, 0_usize);
     let mut types = TypeNesting::default();
-    let mut before = &Token::EOF;
+    let (mut before, mut opened_behind) = (&Token::EOF, &Token::EOF);
+    let (mut pivots, mut verbs) = (0_usize, 0_usize);
     for token in tokens {
         let token = &token.token;
         match token {
             Token::Whitespace(_) => continue,
+            Token::LParen if open == 0 => (open, opened_behind) = (1, before),
             Token::LParen => open += 1,
             _ => open = 0,
         }
@@ -386,9 +392,28 @@ fn check_shape(tokens: &[TokenWithSpan]) -> Result<()> {
             operations += 1;
             joins += usize::from(word.keyword != Keyword::UNION);
         }
-        if *token == Token::SemiColon {
-            joins = 0;
+        // EXPLAIN EXPLAIN …, PREPARE a AS PREPARE b AS …
+        use Keyword::{ANALYZE, AS, DESC, DESCRIBE, EXPLAIN, PREPARE, VERBOSE};
+        let begins = match before {
+            Token::EOF | Token::SemiColon => true,
+            Token::Word(word) => {
+                [ANALYZE, AS, DESC, DESCRIBE, EXPLAIN, VERBOSE].contains(&word.keyword)
+            }
+            _ => false,
+        };
+        if begins
+            && matches!(token, Token::Word(word) if [DESC, DESCRIBE, EXPLAIN, PREPARE].contains(&word.keyword))
+        {
+            verbs += 1;
         }
+        if matches!(token, Token::Word(word) if matches!(word.keyword, Keyword::PIVOT | Keyword::UNPIVOT))
+        {
+            pivots += 1;
+        }
+        if *token == Token::SemiColon {
+            (joins, pivots, verbs) = (0, 0, 0);
+        }
+        let joined = matches!(opened_behind, Token::Word(word) if matches!(word.keyword, Keyword::FROM | Keyword::JOIN));
         types.step(before, token);
         for (found, most, what) in [
             (
@@ -406,6 +431,13 @@ fn check_shape(tokens: &[TokenWithSpan]) -> Result<()> {
             ),
             (nested + cases, MAX_NESTING, "levels of syntax"),
             (cases, MAX_OPERATORS, "levels of CASE"),
+            (
+                if joined { open } else { 0 },
+                MAX_FACTORS,
+                "levels of joins",
+            ),
+            (pivots, MAX_FACTORS, "pivots"),
+            (verbs, MAX_VERBS, "statements within statements"),
         ] {
             if found > most {
                 return Err(too_deep(most, what));

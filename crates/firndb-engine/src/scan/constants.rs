@@ -3,7 +3,7 @@
 //! What is constant in the rows of one side of a join, DataFusion 55 keeps for constant in the join's rows, and leaves out the sort
 //! that an ORDER BY or a window above needs. That is wrong where a row of the other side may go without a match: it has NULL
 //! there. And where it is right, a later rule may lose the constant again, and the plan is refused. So the sides of joins that have
-//! constants are hidden behind an operator that passes rows on and says nothing of them. A sort by a constant costs next to nothing.
+//! constants, and inputs of unions that have some, are hidden behind an operator that passes rows on and says nothing of them. A sort by a constant costs next to nothing.
 //! A plan that is refused all the same is made again with every side hidden, and every input of a union. So are rows
 //! of which a condition says that a column equals what is computed.
 
@@ -42,8 +42,9 @@ impl PhysicalOptimizerRule for ConstantsBelowJoins {
             let joins = node.is::<HashJoinExec>()
                 || node.is::<NestedLoopJoinExec>()
                 || node.is::<SortMergeJoinExec>();
-            // A union loses what its inputs know to be equal, and with it a part of their order.
-            let unions = self.always && (node.is::<UnionExec>() || node.is::<InterleaveExec>());
+            // A union loses what its inputs know to be equal, and with it a part of their order. What is constant in each of them
+            // is none in all of them.
+            let unions = node.is::<UnionExec>() || node.is::<InterleaveExec>();
             if !joins && !unions {
                 return Ok(Transformed::no(node));
             }

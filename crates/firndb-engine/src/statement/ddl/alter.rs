@@ -581,6 +581,7 @@ async fn change_type(
     columns[position].field = Arc::new(field);
     let mut values = all_columns(entry);
     if let Some(using) = using {
+        definition::check_transform(work, entry, using)?;
         values[position] = using.to_string();
     }
     let changed = rewrite::rewritten(work, entry, columns, &values).await?;

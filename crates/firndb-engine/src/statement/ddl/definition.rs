@@ -404,7 +404,7 @@ pub(super) fn check_default(work: &Work<'_>, expression: &Expr) -> Result<()> {
         .scope
         .expression(expression, &DFSchema::empty());
     match planned {
-        Ok(planned) => only_values(&planned),
+        Ok(planned) => only_values(&planned, "DEFAULT"),
         Err(error) if error.state == SqlState::UndefinedColumn => Err(Error::new(
             SqlState::FeatureNotSupported,
             "cannot use column reference in DEFAULT expression",
@@ -413,22 +413,35 @@ pub(super) fn check_default(work: &Work<'_>, expression: &Expr) -> Result<()> {
     }
 }
 
-/// A DEFAULT is of values alone: of no rows.
-fn only_values(planned: &Planned) -> Result<()> {
+/// What replaces a column's values is computed row by row: `ALTER COLUMN … USING`.
+pub(super) fn check_transform(
+    work: &Work<'_>,
+    table: &TableEntry,
+    expression: &Expr,
+) -> Result<()> {
+    let schema = crate::statement::compute_schema(table)?;
+    let planned = work.context.scope.expression(expression, &schema)?;
+    only_values(&planned, "transform")
+}
+
+/// An expression of values alone: of no rows.
+fn only_values(planned: &Planned, place: &str) -> Result<()> {
     let mut found = None;
+    let refused = |state, what: &str| {
+        let message = format!("{what} functions are not allowed in {place} expressions");
+        Some(Error::new(state, message))
+    };
     planned.apply(|expr| {
         found = match expr {
-            Planned::ScalarSubquery(_) | Planned::Exists(_) | Planned::InSubquery(_) => Some(
-                Error::unsupported("cannot use subquery in DEFAULT expression"),
-            ),
-            Planned::AggregateFunction(_) => Some(Error::new(
-                SqlState::GroupingError,
-                "aggregate functions are not allowed in DEFAULT expressions",
-            )),
-            Planned::WindowFunction(_) => Some(Error::new(
-                SqlState::WindowingError,
-                "window functions are not allowed in DEFAULT expressions",
-            )),
+            Planned::ScalarSubquery(_)
+            | Planned::Exists(_)
+            | Planned::InSubquery(_)
+            | Planned::SetComparison(_) => Some(Error::unsupported(format!(
+                "cannot use subquery in {place} expression"
+            ))),
+            Planned::AggregateFunction(_) => refused(SqlState::GroupingError, "aggregate"),
+            Planned::WindowFunction(_) => refused(SqlState::WindowingError, "window"),
+            Planned::Unnest(_) => refused(SqlState::FeatureNotSupported, "set-returning"),
             _ => None,
         };
         Ok(match found {

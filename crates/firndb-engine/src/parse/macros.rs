@@ -105,7 +105,7 @@ const MACROS: &[(&str, usize, &str)] = &[
     ("base64", 1, "encode(a, 'base64pad')"),
     ("to_base64", 1, "encode(a, 'base64pad')"),
     ("from_base64", 1, "decode(a, 'base64pad')"),
-    ("encode", 1, "CAST(a AS BYTEA)"),
+    ("encode", 1, "unhex(hex(CAST(a AS VARCHAR)))"),
     ("date_add", 2, "(a + b)"),
     ("to_millennia", 1, "(INTERVAL '1000 years' * a)"),
     ("to_centuries", 1, "(INTERVAL '100 years' * a)"),
@@ -282,8 +282,16 @@ const MACROS: &[(&str, usize, &str)] = &[
     ("list_extract", 2, "(a)[b]"),
     ("list_element", 2, "(a)[b]"),
     ("array_extract", 2, "(a)[b]"),
-    ("list_select", 2, "list_transform(b, place -> (a)[place])"),
-    ("array_select", 2, "list_transform(b, place -> (a)[place])"),
+    (
+        "list_select",
+        2,
+        "CASE WHEN a IS NOT NULL THEN list_transform(b, place -> (a)[place]) END",
+    ),
+    (
+        "array_select",
+        2,
+        "CASE WHEN a IS NOT NULL THEN list_transform(b, place -> (a)[place]) END",
+    ),
     ("map_contains", 2, "list_contains(map_keys(a), b)"),
     ("map_contains_value", 2, "list_contains(map_values(a), b)"),
     (

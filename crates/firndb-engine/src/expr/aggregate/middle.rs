@@ -67,6 +67,8 @@ impl AggregateUDFImpl for Median {
         }
         match value {
             value if value.is_string() => Ok(vec![value.clone()]),
+            // HUGEINT and the sums of integers are such decimals.
+            DataType::Decimal128(_, 0) => Ok(vec![DataType::Float64]),
             value if value.is_integer() || value.is_null() => Ok(vec![DataType::Float64]),
             value if value.is_numeric() => Ok(vec![value.clone()]),
             _ => Err(gather::undefined(self.name(), types).into()),

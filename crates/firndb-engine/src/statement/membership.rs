@@ -243,7 +243,8 @@ fn three_valued(membership: InSubquery, schema: &DFSchemaRef) -> PlanResult<Expr
     };
     let member = Expr::Column(Column::new(qualifier.cloned(), field.name()));
     let member_nullable = field.is_nullable();
-    let value_nullable = expr.nullable(schema)?;
+    // A subquery without rows is NULL, whatever its column says.
+    let value_nullable = expr.nullable(schema)? || has_subquery(&expr)?;
     let outer = as_outer(expr.as_ref().clone(), schema, members.schema())?;
 
     let matches = counted(members.clone().filter(member.clone().eq(outer))?)?.gt(lit(0_i64));

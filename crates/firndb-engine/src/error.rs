@@ -286,6 +286,17 @@ pub(crate) fn excerpt(value: &str) -> std::borrow::Cow<'_, str> {
     }
 }
 
+/// `invalid input syntax for type integer: "abc"`.
+pub(crate) fn invalid_text(type_name: &str, text: &str) -> Error {
+    Error::new(
+        SqlState::InvalidTextRepresentation,
+        format!(
+            "invalid input syntax for type {type_name}: \"{}\"",
+            excerpt(text)
+        ),
+    )
+}
+
 /// A message with its long words cut: a value of thousands of characters tells no more than its beginning.
 fn shortened(message: String) -> String {
     const MANY: usize = 2 * MAX_SHOWN;

@@ -10,6 +10,7 @@
 //! | --- | --- |
 //! | [`error`] | one error with SQLSTATE, position and hint |
 //! | [`types`] | SQL types and the Arrow fields they are stored as |
+//! | `document` | a JSON text as a tree |
 //! | [`expr`] | arithmetic, casts and functions that do not lie |
 //! | [`catalog`] | schemas, tables, constraints, views; immutable snapshots |
 //! | [`scan`] | tables and frames as DataFusion sources; physical rules |
@@ -25,6 +26,7 @@
 pub mod catalog;
 pub mod compiled;
 pub mod database;
+mod document;
 pub mod error;
 pub mod expr;
 pub mod files;

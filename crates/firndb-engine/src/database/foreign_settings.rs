@@ -1,6 +1,6 @@
 //! Settings of other systems, which scripts set: those that change no result, and those of which FirnDB does what one value asks for.
 
-use super::settings::boolean;
+use super::setting_values::boolean;
 use crate::catalog::fold;
 use crate::error::{Error, Result};
 

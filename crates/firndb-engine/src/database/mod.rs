@@ -25,6 +25,7 @@ mod pragma;
 mod prepare;
 mod rules;
 mod session;
+mod setting_values;
 mod settings;
 mod shown_settings;
 mod transaction;

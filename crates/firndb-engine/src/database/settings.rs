@@ -13,6 +13,7 @@ use super::file;
 use super::foreign_settings;
 use super::null_order::{self, reach_operators};
 use super::session::{Inner, Session};
+use super::setting_values::{boolean, invalid};
 use super::shown_settings::{SETTINGS, Settings, ShownSettings, is_global};
 use super::transaction::{self, Modes, OpenTransaction};
 use crate::catalog::{DATABASE, MAIN_SCHEMA, fold};
@@ -472,19 +473,4 @@ fn replace_environment(
         inner.state.as_ref().clone(),
     );
     inner.state = Arc::new(builder.with_runtime_env(environment).build());
-}
-
-pub(super) fn boolean(name: &str, value: &str) -> Result<bool> {
-    match fold(value).as_str() {
-        "on" | "true" | "yes" | "1" => Ok(true),
-        "off" | "false" | "no" | "0" => Ok(false),
-        _ => Err(invalid(name, value)),
-    }
-}
-
-fn invalid(name: &str, value: &str) -> Error {
-    Error::new(
-        SqlState::InvalidParameterValue,
-        format!("invalid value for parameter \"{name}\": \"{value}\""),
-    )
 }

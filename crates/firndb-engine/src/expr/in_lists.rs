@@ -12,11 +12,11 @@ use datafusion::logical_expr::expr::InList;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, lit, not};
 
 use super::cast::Cast;
+use super::comparisons::compared;
 use super::convert::Rule;
 use super::floats;
 use super::intervals;
 use super::operators::{aligned, double_of};
-use super::semantics::compared;
 use crate::types::has_floats;
 
 /// IN with a list, typed. DataFusion takes a CASE among the items for a constant, so a list of more than literals and columns

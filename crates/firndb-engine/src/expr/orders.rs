@@ -13,7 +13,7 @@ use datafusion::logical_expr::{
 };
 
 use super::convert::message_name;
-use super::places::{Enums, labels_of, places_of};
+use super::places::{Enums, labels, labels_of, places_of};
 use super::{aggregate, intervals, nested};
 use crate::Error;
 use crate::types::{Refinement, flat, full};
@@ -229,13 +229,6 @@ pub(super) fn over_window(
     ordered.params.distinct = false;
     ordered.fun = WindowFunctionDefinition::AggregateUDF(at_extreme);
     Ok(Some(ordered))
-}
-
-pub(super) fn labels(field: &Field) -> Option<Vec<String>> {
-    match Refinement::of(field) {
-        Refinement::Enum(labels) => Some(labels),
-        _ => None,
-    }
 }
 
 /// The place of a label in its enum, from 1.

@@ -23,9 +23,17 @@ use datafusion::logical_expr::{
     Volatility,
 };
 
-use super::orders::labels;
+use crate::types::Refinement;
 use crate::types::full;
 use crate::{Error, SqlState};
+
+/// The labels of an enum's field.
+pub(super) fn labels(field: &Field) -> Option<Vec<String>> {
+    match Refinement::of(field) {
+        Refinement::Enum(labels) => Some(labels),
+        _ => None,
+    }
+}
 
 /// Where the labels of enums are in the values of a type.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -17,10 +17,10 @@ use super::branches::settled;
 use super::cast::Cast;
 use super::convert::{Rule, message_name};
 use super::functions::searches::{contains_all, value_of};
+use super::marks::{APART, DECIDED, NAMED, TRUTH};
 use super::operators::{arithmetic, comparison};
 use super::told_apart::{told_apart, told_apart_as};
 use super::untyped;
-use crate::statement::{APART, DECIDED, NAMED, TRUTH};
 use crate::types::has_floats;
 use crate::{Error, SqlState};
 

@@ -29,14 +29,13 @@ use super::branches::{
 };
 use super::canonical_float::CanonicalFloat;
 use super::cast::{Cast, is_lossless};
+use super::comparisons::compared;
 use super::convert::{Rule, canonical_type, message_name};
 use super::floats;
 use super::functions::{self, Expansion};
 use super::guards;
 use super::in_lists::listed;
-use super::intervals;
-use super::nested;
-use super::operators::{arithmetic, comparison, negation};
+use super::operators::{arithmetic, negation};
 use super::orders;
 use super::{peers, refined, untyped};
 use crate::parse::{DATE_PART, MODIFIED_STRFTIME};
@@ -444,36 +443,6 @@ fn is_comparison(operator: Operator) -> bool {
             | Operator::IsDistinctFrom
             | Operator::IsNotDistinctFrom
     )
-}
-
-/// A comparison with our semantics, where they are other than those that it has.
-pub(super) fn compared(binary: &BinaryExpr, schema: &DFSchema) -> Result<Option<Expr>> {
-    // The column first: in an outer join's condition DataFusion takes `0 = column` for a key of the side that it says nothing about.
-    let turned = match binary.op.swap() {
-        Some(operator) if !binary.left.any_column_refs() && binary.right.any_column_refs() => Some(
-            BinaryExpr::new(binary.right.clone(), operator, binary.left.clone()),
-        ),
-        _ => None,
-    };
-    if let Some(turned) = turned {
-        let rewritten = compared(&turned, schema)?;
-        return Ok(Some(rewritten.unwrap_or(Expr::BinaryExpr(turned))));
-    }
-    let typed = comparison(&binary.left, binary.op, &binary.right, schema)?;
-    let binary = match &typed {
-        Some(Expr::BinaryExpr(typed)) => typed,
-        _ => binary,
-    };
-    if let Some(intervals) = intervals::comparison(binary, schema)? {
-        return Ok(Some(intervals));
-    }
-    if let Some(enums) = orders::comparison(binary, schema)? {
-        return Ok(Some(enums));
-    }
-    if let Some(nested) = nested::comparison(binary, schema)? {
-        return Ok(Some(nested));
-    }
-    Ok(floats::comparison(binary, schema)?.or(typed))
 }
 
 /// BETWEEN with bounds of the operand's type; where they are of another one, two comparisons.

@@ -10,7 +10,7 @@ use arrow::datatypes::{Field, Schema};
 use datafusion::catalog::{TableFunctionArgs, TableFunctionImpl, TableProvider};
 use datafusion::common::DataFusionError;
 
-use super::functions::{constant, texts};
+use super::arguments::{constant, texts};
 use super::paths::{expand, file_error};
 use crate::scan::frame_provider;
 use crate::session::Frame;

@@ -19,7 +19,7 @@ use super::chunks::{Chunk, Chunks};
 use super::csv::{Dialect, Records};
 use super::kinds::{Kinds, is_code, kinds_of};
 use super::options::{CsvOptions, FileOptions, Format, Newline};
-use super::paths::{file_error, open};
+use super::paths::{file_error, malformed, open};
 use super::reader::{JsonLines, Order, missing_column, passed_lines};
 use crate::scan::frame::compute_schema;
 use crate::{Error, Result, SqlState};
@@ -82,14 +82,6 @@ pub fn schema(path: &Path, options: &FileOptions) -> Result<SchemaRef> {
         .map(|f| Arc::new(f.as_ref().clone().with_nullable(true)))
         .collect();
     Ok(Arc::new(Schema::new(fields)))
-}
-
-/// A file that is not what it should be.
-pub fn malformed(path: &Path, format: &str, error: &dyn std::error::Error) -> Error {
-    Error::new(
-        SqlState::BadCopyFileFormat,
-        format!("file \"{}\" is not valid {format}: {error}", path.display()),
-    )
 }
 
 /// The options with what ends a line, which is `\r` where the file's beginning has that alone.

@@ -19,6 +19,7 @@
 //! | [`infer`] | the columns of a file |
 //! | [`reader`] | the batches of files |
 //! | [`table`] | files as a DataFusion source |
+//! | `arguments` | arguments of such functions, which no row decides |
 //! | [`functions`] | `read_csv`, `read_parquet`, `read_json`, `read_arrow` |
 //! | [`writer`] | batches to a file |
 //! | [`copy`](mod@copy) | the COPY statement |
@@ -30,6 +31,7 @@ use datafusion::catalog::{TableFunctionImpl, TableProvider};
 
 use crate::Result;
 
+pub(crate) mod arguments;
 pub mod chunks;
 mod contents;
 mod copy;

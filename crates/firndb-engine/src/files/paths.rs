@@ -89,3 +89,11 @@ pub fn open(path: &Path, compression: Option<Compression>) -> Result<Box<dyn Rea
     };
     Ok(kind.convert_read(BufReader::with_capacity(1 << 18, file))?)
 }
+
+/// A file that is not what it should be.
+pub fn malformed(path: &Path, format: &str, error: &dyn std::error::Error) -> Error {
+    Error::new(
+        SqlState::BadCopyFileFormat,
+        format!("file \"{}\" is not valid {format}: {error}", path.display()),
+    )
+}

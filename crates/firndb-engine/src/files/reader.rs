@@ -24,9 +24,8 @@ use tokio::task::spawn_blocking;
 
 use super::chunks::{Boundary, Chunk, Chunks, Lines};
 use super::csv::{Dialect, Records};
-use super::infer::malformed;
 use super::options::{FileOptions, Format};
-use super::paths::{file_error, open};
+use super::paths::{file_error, malformed, open};
 use crate::scan::frame::compute_array;
 use crate::scan::source::MORSEL_ROWS;
 use crate::{Error, Result};

@@ -1,7 +1,10 @@
 //! The statements that make tables and views: SHOW CREATE, `sqlite_master`, `duckdb_tables()`.
 
-use super::functions::constraint_text;
-use crate::catalog::{Column, Identity, Relation, TableEntry, ViewEntry, fold, quoted};
+use super::standard::{constraint_kind, key_columns};
+use crate::catalog::{
+    Column, Constraint, ForeignKey, Identity, MAIN_SCHEMA, ReferenceAction, Relation,
+    TEMPORARY_SCHEMA, TableEntry, ViewEntry, fold, quoted,
+};
 use crate::types::sql_name;
 
 /// A relation as CREATE TABLE or CREATE VIEW makes it.
@@ -77,4 +80,44 @@ pub(super) fn of_view(view: &ViewEntry) -> String {
 
 fn temporary(temporary: bool) -> &'static str {
     if temporary { "TEMPORARY " } else { "" }
+}
+
+/// A constraint as CREATE TABLE has it.
+pub(super) fn constraint_text(table: &TableEntry, constraint: &Constraint) -> String {
+    let (_, kind) = constraint_kind(constraint);
+    if let Constraint::Check { condition, .. } = constraint {
+        return format!("CHECK ({condition})");
+    }
+    let columns: Vec<String> = key_columns(constraint)
+        .iter()
+        .filter_map(|c| table.columns.get(*c))
+        .map(|c| quoted(c.field.name()))
+        .collect();
+    let text = format!("{kind} ({})", columns.join(", "));
+    match constraint {
+        Constraint::ForeignKey(key) => text + &reference_text(key),
+        _ => text,
+    }
+}
+
+/// What follows the columns of a FOREIGN KEY.
+fn reference_text(key: &ForeignKey) -> String {
+    let columns: Vec<String> = key.referred.iter().map(|name| quoted(name)).collect();
+    let mut text = format!(" REFERENCES {}", quoted(&key.table));
+    if key.schema != MAIN_SCHEMA && key.schema != TEMPORARY_SCHEMA {
+        text = format!(" REFERENCES {}.{}", quoted(&key.schema), quoted(&key.table));
+    }
+    text.push_str(&format!(" ({})", columns.join(", ")));
+    for (event, action) in [("DELETE", key.on_delete), ("UPDATE", key.on_update)] {
+        if action != ReferenceAction::NoAction {
+            text.push_str(&format!(" ON {event} {}", action.sql()));
+        }
+    }
+    if key.deferrable {
+        text.push_str(" DEFERRABLE");
+    }
+    if key.deferred {
+        text.push_str(" INITIALLY DEFERRED");
+    }
+    text
 }

@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use firndb_storage::{BlockState, MemoryUse};
 
-use super::definitions;
+use super::definitions::{self, constraint_text};
 use super::listed;
 use super::rows::{Cell, Kind, Rows};
 use super::standard::{all_relations, constraint_kind, key_columns};
 use super::{DATABASE, SYSTEM_SCHEMAS};
 use crate::catalog::{
-    CatalogState, Constraint, ForeignKey, MAIN_SCHEMA, ReferenceAction, Relation, TEMPORARY_SCHEMA,
-    TableEntry, quoted, strings_name,
+    CatalogState, Constraint, Relation, TEMPORARY_SCHEMA, TableEntry, strings_name,
 };
 use crate::types::sql_name;
 
@@ -366,46 +365,6 @@ fn constraints(catalog: &CatalogState) -> Rows {
         }
     }
     rows
-}
-
-/// A constraint as CREATE TABLE has it.
-pub(super) fn constraint_text(table: &TableEntry, constraint: &Constraint) -> String {
-    let (_, kind) = constraint_kind(constraint);
-    if let Constraint::Check { condition, .. } = constraint {
-        return format!("CHECK ({condition})");
-    }
-    let columns: Vec<String> = key_columns(constraint)
-        .iter()
-        .filter_map(|c| table.columns.get(*c))
-        .map(|c| quoted(c.field.name()))
-        .collect();
-    let text = format!("{kind} ({})", columns.join(", "));
-    match constraint {
-        Constraint::ForeignKey(key) => text + &reference_text(key),
-        _ => text,
-    }
-}
-
-/// What follows the columns of a FOREIGN KEY.
-fn reference_text(key: &ForeignKey) -> String {
-    let columns: Vec<String> = key.referred.iter().map(|name| quoted(name)).collect();
-    let mut text = format!(" REFERENCES {}", quoted(&key.table));
-    if key.schema != MAIN_SCHEMA && key.schema != TEMPORARY_SCHEMA {
-        text = format!(" REFERENCES {}.{}", quoted(&key.schema), quoted(&key.table));
-    }
-    text.push_str(&format!(" ({})", columns.join(", ")));
-    for (event, action) in [("DELETE", key.on_delete), ("UPDATE", key.on_update)] {
-        if action != ReferenceAction::NoAction {
-            text.push_str(&format!(" ON {event} {}", action.sql()));
-        }
-    }
-    if key.deferrable {
-        text.push_str(" DEFERRABLE");
-    }
-    if key.deferred {
-        text.push_str(" INITIALLY DEFERRED");
-    }
-    text
 }
 
 /// What CREATE INDEX made; the indexes of constraints are not shown.

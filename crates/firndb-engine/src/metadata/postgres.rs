@@ -2,7 +2,7 @@
 
 use arrow::datatypes::{DataType, Field};
 
-use super::functions::constraint_text;
+use super::definitions::constraint_text;
 use super::rows::{Cell, Kind, Rows};
 use super::standard::{all_relations, constraint_kind, key_columns};
 use super::{DATABASE, SYSTEM_SCHEMAS};

@@ -23,8 +23,8 @@ use super::calls::{rename, set_arguments};
 use super::dialect::FirnDialect;
 use super::parse_query;
 use super::pieces::call;
+use crate::document::{Json, parse};
 use crate::error::{Error, Result, SqlState};
-use crate::expr::json::{Json, parse};
 
 /// An object of a list of names and a list of values.
 pub(crate) const JSON_OBJECT_OF_LISTS: &str = "__firndb_json_object_of_lists";

@@ -37,6 +37,7 @@ mod json;
 mod lambdas;
 mod laterals;
 mod limits;
+mod literals;
 mod macros;
 mod members;
 mod merge;
@@ -119,8 +120,8 @@ pub(crate) use variables::{Read, Variables, with_variables};
 
 use crate::catalog::fold;
 use crate::error::{Error, Result, SqlState};
-use crate::expr::type_literals;
 use dialect::FirnDialect;
+pub use literals::type_literals;
 
 /// Levels that a statement's tree may have, so how long a chain of AND and OR may be.
 pub const MAX_DEPTH: usize = 3_000;

@@ -15,8 +15,8 @@ use datafusion::sql::sqlparser::ast::{
     VisitMut, VisitorMut,
 };
 
-use super::names::NAMED;
 use super::syntax::derived;
+use crate::expr::{APART, NAMED};
 use crate::parse::{UNIQUE, output};
 
 /// Whether a branch of a set operation may have two columns of one name.
@@ -134,9 +134,6 @@ impl VisitorMut for Bared {
         ControlFlow::Continue(())
     }
 }
-
-/// The operator that gives a predicate over a subquery a name.
-pub(crate) const APART: &str = "__firndb_apart";
 
 /// Names the predicates over subqueries of a SELECT that has several.
 pub(super) fn tell_predicates_apart(query: &mut Query) {

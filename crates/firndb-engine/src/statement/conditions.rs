@@ -9,8 +9,7 @@ use datafusion::sql::sqlparser::ast::{
     Value,
 };
 
-/// The operator of a condition and the clause that it stands in.
-pub(crate) const TRUTH: &str = "__firndb_truth";
+use crate::expr::TRUTH;
 
 /// Conditions within an expression.
 pub(super) fn of_expression(expr: &mut Expr) {

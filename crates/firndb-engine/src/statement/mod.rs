@@ -51,15 +51,12 @@ mod wild_names;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast;
 
-pub(crate) use apart::APART;
-pub(crate) use conditions::TRUTH;
 pub use context::StatementContext;
 pub(crate) use context::table_columns as compute_schema;
 pub(crate) use dependencies::without_dependencies;
 pub(crate) use describe::{relation as describe_relation, tables};
 pub(crate) use dml::{Deferred, Numbers};
 pub(crate) use kept::PlanPlace;
-pub(crate) use names::{DECIDED, NAMED};
 pub use scope::{Scope, split_name};
 pub(crate) use sequences::GivenNumbers;
 

@@ -16,6 +16,7 @@ use datafusion::sql::sqlparser::ast::{
 use super::syntax::{bare_query, no_rows, select_from};
 use super::wild::names_relation;
 use crate::error::{Error, SqlState};
+use crate::expr::{DECIDED, NAMED};
 
 /// A relation whose alias names its columns, be it only the first ones: the others keep their names.
 pub(super) fn partly_named(
@@ -66,12 +67,6 @@ pub(super) fn partly_named(
         .build()
         .map(Some)
 }
-
-/// The operator that gives an argument a name.
-pub(crate) const NAMED: &str = "__firndb_named";
-
-/// The operator that gives the CASEs of a value the types of all of their branches.
-pub(crate) const DECIDED: &str = "__firndb_decided";
 
 /// Types the arguments of a function by their CASEs' branches, where strings without a type of their own are among them:
 /// `sum(CASE WHEN b THEN '9' ELSE n END)`. DataFusion looks for the function by the first branch.

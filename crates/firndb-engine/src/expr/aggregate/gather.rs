@@ -8,7 +8,7 @@ use arrow::array::{Array, ArrayRef, AsArray, Int64Array, ListArray, new_empty_ar
 use arrow::buffer::OffsetBuffer;
 use arrow::compute::{cast, concat, filter, is_not_null, sort_to_indices};
 use arrow::datatypes::{
-    DataType, Field, FieldRef, Float64Type, Int64Type, IntervalMonthDayNano, IntervalUnit,
+    DataType, Field, FieldRef, Float64Type, Int64Type, IntervalMonthDayNano, IntervalUnit, TimeUnit,
 };
 use arrow::row::{RowConverter, SortField};
 use datafusion::common::{Result, ScalarValue, exec_err};
@@ -19,7 +19,6 @@ use datafusion::logical_expr::{
 };
 
 use super::frames::Frame;
-use super::middle::as_moment;
 use super::one_nan;
 use crate::expr::convert::type_name;
 use crate::expr::places::Enums;
@@ -541,6 +540,17 @@ fn moment(kind: Kind, values: &[f64]) -> Option<f64> {
         }
         Kind::KurtosisOfPopulation if variance > 0.0 => {
             Some(central(4) / (variance * variance) - 3.0)
+        }
+        _ => None,
+    }
+}
+
+/// The moments that a date or timestamp stands for.
+pub(super) fn as_moment(data_type: &DataType) -> Option<DataType> {
+    match data_type {
+        DataType::Date32 => Some(DataType::Timestamp(TimeUnit::Microsecond, None)),
+        DataType::Timestamp(_, zone) => {
+            Some(DataType::Timestamp(TimeUnit::Microsecond, zone.clone()))
         }
         _ => None,
     }

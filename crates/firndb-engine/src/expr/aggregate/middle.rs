@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, FieldRef, TimeUnit};
+use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::Result;
 use datafusion::functions_aggregate::median::median_udaf;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
@@ -38,17 +38,6 @@ fn is_gathered(data_type: Option<&FieldRef>) -> bool {
     })
 }
 
-/// The moments that a date or timestamp stands for.
-pub(super) fn as_moment(data_type: &DataType) -> Option<DataType> {
-    match data_type {
-        DataType::Date32 => Some(DataType::Timestamp(TimeUnit::Microsecond, None)),
-        DataType::Timestamp(_, zone) => {
-            Some(DataType::Timestamp(TimeUnit::Microsecond, zone.clone()))
-        }
-        _ => None,
-    }
-}
-
 impl AggregateUDFImpl for Median {
     fn name(&self) -> &str {
         "median"
@@ -62,7 +51,7 @@ impl AggregateUDFImpl for Median {
         let [value] = types else {
             return Err(gather::undefined(self.name(), types).into());
         };
-        if let Some(moment) = as_moment(value) {
+        if let Some(moment) = gather::as_moment(value) {
             return Ok(vec![moment]);
         }
         match value {

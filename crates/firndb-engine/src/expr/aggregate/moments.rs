@@ -17,7 +17,7 @@ use datafusion::logical_expr::Accumulator;
 use datafusion::logical_expr::utils::format_state_name;
 
 use super::Kind;
-use super::middle::as_moment;
+use super::gather::as_moment;
 use crate::expr::convert::MICROS_PER_DAY;
 use crate::{Error, SqlState};
 

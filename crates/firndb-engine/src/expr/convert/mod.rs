@@ -36,7 +36,7 @@ pub(crate) use interval::{
 pub(crate) use moment::{instant, offset_at, timestamp_out_of_range};
 pub(crate) use number::{POWERS, decimal_to_float, rescale, with_integer, within};
 
-use crate::error::excerpt;
+pub(crate) use crate::error::invalid_text;
 use crate::types::{Refinement, full, retyped, sql_name};
 use crate::{Error, Result, SqlState};
 
@@ -245,17 +245,6 @@ pub(crate) fn out_of_range(data_type: &DataType) -> Error {
             format!("{} out of range", type_name(other)),
         ),
     }
-}
-
-/// `invalid input syntax for type integer: "abc"`.
-pub(crate) fn invalid_text(type_name: &str, text: &str) -> Error {
-    Error::new(
-        SqlState::InvalidTextRepresentation,
-        format!(
-            "invalid input syntax for type {type_name}: \"{}\"",
-            excerpt(text)
-        ),
-    )
 }
 
 fn arc<T: ArrowPrimitiveType>(array: PrimitiveArray<T>) -> ArrayRef {

@@ -52,7 +52,7 @@ pub(super) use concatenation::as_texts;
 use super::arithmetic::{ArithmeticOperator, resolve};
 use super::cast::Cast;
 use super::convert::{Rule, civil_from_days};
-use super::orders;
+use super::{orders, places};
 use crate::parse::{FLAT, LIST_OF};
 use crate::types::{EXTENSION_KEY, UTC, UUID_EXTENSION, full, sql_name};
 use crate::{Error, SqlState};
@@ -354,7 +354,7 @@ impl Form {
                     .otherwise(otherwise.clone())?
             }
             (Form::EnumRange | Form::EnumFirst | Form::EnumLast | Form::EnumCode, [value]) => {
-                let Some(labels) = orders::labels(&fields[0]) else {
+                let Some(labels) = places::labels(&fields[0]) else {
                     return Err(Error::new(
                         SqlState::UndefinedFunction,
                         "this function takes a value of an enum",

@@ -82,7 +82,7 @@ impl Binder<'_> {
         let names = match arguments {
             [argument] => {
                 let given = TableFunctionArgs::new(arguments, state);
-                files::functions::texts(&files::functions::constant(argument, &given)?)
+                files::arguments::texts(&files::arguments::constant(argument, &given)?)
             }
             _ => None,
         };

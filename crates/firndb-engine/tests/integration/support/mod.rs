@@ -7,7 +7,7 @@ use datafusion::common::DataFusionError;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::Statement;
-use firndb_engine::{Error, expr};
+use firndb_engine::{Error, expr, parse};
 
 pub(crate) fn context() -> SessionContext {
     let config = SessionConfig::new()
@@ -27,7 +27,7 @@ pub(crate) async fn batches(
     let dialect = state.config().options().sql_parser.dialect;
     let mut parsed = state.sql_to_statement(sql, &dialect)?;
     if let Statement::Statement(statement) = &mut parsed {
-        expr::type_literals(statement.as_mut())?;
+        parse::type_literals(statement.as_mut())?;
     }
     let plan = state.statement_to_plan(parsed).await?;
     context.execute_logical_plan(plan).await?.collect().await

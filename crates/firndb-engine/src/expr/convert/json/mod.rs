@@ -6,10 +6,9 @@
 //!
 //! Members of objects keep their order, and doubled ones stay; integers keep their digits, however many.
 
-mod document;
 mod read;
 mod write;
 
-pub(crate) use document::{Json, parse, quote};
+pub(crate) use crate::document::{Json, parse, quote};
 pub(crate) use read::read;
 pub(crate) use write::{Writer, texts, writer};

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use crate::expr::convert::invalid_text;
+use crate::error::invalid_text;
 use crate::{Error, Result};
 
 /// Levels of arrays and objects in one another.
